@@ -1,0 +1,189 @@
+"""The environment variables, read into typed values."""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+T = TypeVar("T")
+
+YES = {"1", "true", "yes", "on"}
+NO = {"0", "false", "no", "off"}
+UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class WrongEnvironment(ImproperlyConfigured):
+    """One sentence for each variable that cannot be used, a line each."""
+
+
+class Environment:
+    """Reads variables and remembers what was wrong, so that all of it can be said at once.
+
+    Every reader takes a variable's name and its default; one without a default is required.
+    A variable that is set but empty counts as not set. After a wrong one the reader goes on
+    with the default (or an empty value): call `complain` before using any value.
+    """
+
+    def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
+        self.variables = variables
+        self.wrong: list[str] = []
+
+    def complain(self) -> None:
+        """Raise WrongEnvironment if any variable read so far was wrong."""
+        if self.wrong:
+            raise WrongEnvironment("\n".join(self.wrong))
+
+    def text(self, name: str, default: str | None = None) -> str:
+        return self._read(name, default, str, empty="")
+
+    def secret(self, name: str, default: str | None = None) -> str:
+        """Text that may also stand in a file, named by the variable NAME_FILE."""
+        named = self.variables.get(f"{name}_FILE", "")
+        if not named:
+            return self.text(name, default)
+        if self.variables.get(name):
+            self.wrong.append(f"{name} and {name}_FILE are both set; set only one of them.")
+            return default or ""
+        return self._from_file(name, named) or default or ""
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self._read(name, default, _flag)
+
+    def number(self, name: str, default: int, *, least: int, most: int) -> int:
+        def parse(text: str) -> int:
+            if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+                raise ValueError(f"give a whole number from {least} to {most}")
+            return int(text)
+
+        return self._read(name, default, parse)
+
+    def duration(self, name: str, default: timedelta, *, least: timedelta) -> timedelta:
+        def parse(text: str) -> timedelta:
+            span = _duration(text)
+            if span < least:
+                raise ValueError(f"give at least {least.total_seconds():g}s")
+            return span
+
+        return self._read(name, default, parse)
+
+    def choice(self, name: str, default: str, allowed: Sequence[str]) -> str:
+        def parse(text: str) -> str:
+            if text.upper() not in allowed:
+                raise ValueError(f"give one of {', '.join(allowed)}")
+            return text.upper()
+
+        return self._read(name, default, parse)
+
+    def words(self, name: str, default: Sequence[str] = ()) -> list[str]:
+        """A list, its parts separated by commas."""
+        return self._read(
+            name, list(default), lambda text: [w.strip() for w in text.split(",") if w.strip()]
+        )
+
+    def folder(self, name: str, default: Path) -> Path:
+        """An absolute path; need not exist."""
+        return self._read(name, default.absolute(), lambda text: Path(text).expanduser().absolute())
+
+    def web_address(self, name: str, default: str | None = None) -> str:
+        """`http://host[:port]` or `https://host[:port]`, without a path."""
+        return self._read(name, default, _web_address, empty="http://localhost")
+
+    def database(self, name: str, default: str) -> dict[str, Any]:
+        """Django's ENGINE, NAME, USER, PASSWORD, HOST and PORT, from a URL.
+
+        The URL holds a password, so it may also be given by NAME_FILE and is never repeated
+        in a complaint.
+        """
+        url = self.secret(name, default)
+        try:
+            return _database(url)
+        except ValueError as error:
+            self.wrong.append(f"{name} is not a database address: {error}.")
+            return _database(default)
+
+    def _read(
+        self, name: str, default: T | None, parse: Callable[[str], T], empty: T | None = None
+    ) -> T:
+        text = self.variables.get(name, "").strip()
+        fallback = default if default is not None else empty
+        assert fallback is not None
+        if not text:
+            if default is None:
+                self.wrong.append(f"{name} is not set; it has no default.")
+            return fallback
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.wrong.append(f'{name} is "{text}"; {error}.')
+            return fallback
+
+    def _from_file(self, name: str, path: str) -> str:
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            self.wrong.append(f'{name}_FILE is "{path}", which cannot be read: {why}.')
+            return ""
+        if not text:
+            self.wrong.append(f'{name}_FILE is "{path}", which is empty.')
+        return text
+
+
+def _flag(text: str) -> bool:
+    if text.lower() in YES:
+        return True
+    if text.lower() in NO:
+        return False
+    raise ValueError("give 1, true, yes or on, or 0, false, no or off")
+
+
+def _duration(text: str) -> timedelta:
+    parts = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d)", text)
+    if parts is None:
+        raise ValueError("give a number with its unit: 250ms, 30s, 15m, 2h or 7d")
+    return timedelta(**{UNITS[parts[2]]: float(parts[1])})
+
+
+def _web_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("give an address such as https://outbox.example.com")
+    if parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("give scheme, host and port only, as in https://outbox.example.com")
+    _port(parts)
+    return f"{parts.scheme}://{parts.netloc.lower()}"
+
+
+def _port(parts: Any) -> int | None:
+    try:
+        port: int | None = parts.port
+    except ValueError:
+        raise ValueError("its port is not a number from 1 to 65535") from None
+    return port
+
+
+def _database(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    name = unquote(parts.path)
+    if parts.scheme == "sqlite":
+        if parts.netloc or not name.startswith("//") or name.endswith("/"):
+            raise ValueError("give sqlite:////absolute/path.sqlite3, with four slashes")
+        return {"ENGINE": "django.db.backends.sqlite3", "NAME": name[1:]}
+    if parts.scheme not in ("postgres", "postgresql"):
+        raise ValueError("it must begin with sqlite:// or postgres://")
+    if not name.strip("/"):
+        raise ValueError("give postgres://user:password@host:port/name, or ?host=/socket/folder")
+    socket = parse_qs(parts.query).get("host", [""])[0]
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": name.strip("/"),
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": socket or parts.hostname or "",
+        "PORT": str(_port(parts) or ""),
+    }

@@ -1,0 +1,36 @@
+"""The secret key that an installation on its own machine makes for itself, once."""
+
+import os
+import secrets
+from pathlib import Path
+
+from outbox_admin.env import WrongEnvironment
+
+
+def kept_secret_key(folder: Path) -> str:
+    """The key kept in `folder`, made there on first use, readable by its owner only."""
+    path = folder / "secret-key"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _make(path)
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise WrongEnvironment(
+            f"OUTBOX_DATA_DIR is {folder}, where {path.name} cannot be read or written:"
+            f" {error.strerror}. Give a folder that this user may write."
+        ) from None
+
+
+def _make(path: Path) -> None:
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.touch(mode=0o600)
+    draft.write_text(secrets.token_urlsafe(50), encoding="ascii")
+    # A link appears whole or not at all: of two processes that start at once one makes the key
+    # and the other reads that one, never half of it.
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

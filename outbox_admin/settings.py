@@ -1,0 +1,210 @@
+"""Every setting, from OUTBOX_ variables; with none set the installation serves its own machine."""
+
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from csp.constants import NONE, SELF
+
+from outbox_admin.env import Environment
+from outbox_admin.secret_key import kept_secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
+
+env = Environment()
+
+DATA_DIR = env.folder("OUTBOX_DATA_DIR", BASE_DIR / "var")
+DEBUG = env.flag("OUTBOX_DEBUG", False)
+
+# Where people and agents reach this installation. What differs between a trial on one machine
+# and a server on the internet follows from it.
+OUTBOX_URL = env.web_address("OUTBOX_URL", "http://localhost:8025")
+HTTPS = OUTBOX_URL.startswith("https://")
+HOST = urlsplit(OUTBOX_URL).hostname or ""
+HOST = f"[{HOST}]" if ":" in HOST else HOST
+IS_LOCAL = HOST in LOOPBACK
+
+# The web
+
+ALLOWED_HOSTS = env.words("OUTBOX_ALLOWED_HOSTS", LOOPBACK if IS_LOCAL else [HOST])
+CSRF_TRUSTED_ORIGINS = [OUTBOX_URL]
+ROOT_URLCONF = "outbox_admin.urls"
+WSGI_APPLICATION = "outbox_admin.wsgi.application"
+WEB_WORKERS = env.number("OUTBOX_WEB_WORKERS", 2, least=1, most=64)
+WEB_THREADS = env.number("OUTBOX_WEB_THREADS", 8, least=1, most=256)
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "csp",
+    "django_q",
+    "sends",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+WHITENOISE_MAX_AGE = 60  # of a file without a hash in its name; the others are kept for ever
+
+# Who may do what
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+    )
+]
+
+# Whoever serves several machines must give them one key; one machine makes and keeps its own.
+needs_key = not (IS_LOCAL or DEBUG)
+SECRET_KEY = env.secret("OUTBOX_SECRET_KEY", None if needs_key else "")
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (
+    ("__Host-outbox_session", "__Host-outbox_csrf") if HTTPS else ("outbox_session", "outbox_csrf")
+)
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_HTTPONLY = True
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = ["^healthz$"]  # asked on the loopback, without TLS
+SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds()) if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+if env.flag("OUTBOX_BEHIND_PROXY", False):
+    # The proxy must set this header itself, whatever the caller sent.
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "object-src": [NONE],
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+    }
+}
+
+# The database, the cache, the queue
+
+DATABASES = {
+    "default": env.database(
+        "OUTBOX_DATABASE_URL", f"sqlite:///{quote(str(DATA_DIR / 'outbox.sqlite3'))}"
+    )
+    # Connections stay: django-q2 looks five times a second, each time through this setting.
+    | {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
+}
+# NORMAL may forget the last commits when the power fails: an email already sent, sent again.
+SQLITE_SYNCHRONOUS = env.choice("OUTBOX_SQLITE_SYNCHRONOUS", "FULL", ("FULL", "NORMAL"))
+if "sqlite3" in DATABASES["default"]["ENGINE"]:
+    # Without IMMEDIATE a transaction that reads before it writes fails at once where another
+    # writes meanwhile; the long timeout is for SQLite's unfair waiting.
+    DATABASES["default"]["OPTIONS"] = {
+        "transaction_mode": "IMMEDIATE",
+        "timeout": 20,
+        "init_command": (
+            "PRAGMA journal_mode=WAL;"
+            f" PRAGMA synchronous={SQLITE_SYNCHRONOUS};"
+            " PRAGMA foreign_keys=ON"
+        ),
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# django-q2 writes its state here twice a second: never the database, and a place that other
+# processes can read.
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.filebased.FileBasedCache",
+        "LOCATION": DATA_DIR / "cache",
+    }
+}
+
+WORKER_THREADS = env.number("OUTBOX_WORKER_THREADS", 32, least=1, most=512)
+WORKER_DRAINS = env.number("OUTBOX_WORKER_DRAINS", 1, least=1, most=8)
+# More processes than drains, so that every other task always finds a free one.
+QUEUE_PROCESSES = WORKER_DRAINS + 2
+Q_CLUSTER = {
+    "name": "outbox",
+    "broker_class": "sends.broker.LedgerORM",
+    "orm": "default",
+    "workers": QUEUE_PROCESSES,
+    "queue_limit": QUEUE_PROCESSES + 1,
+    "bulk": 1,
+    "timeout": 90,
+    "retry": 120,
+    "max_attempts": 3,
+    "ack_failures": True,
+    "save_limit": -1,
+    "catch_up": False,
+    "recycle": 500,
+    "max_rss": 300_000,
+    "poll": 0.2,
+    "log_level": "WARNING",
+}
+
+# Time, words, log
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en"
+USE_I18N = False
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {
+        "handlers": ["stderr"],
+        "level": env.choice("OUTBOX_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+    },
+}
+
+env.complain()
+SECRET_KEY = SECRET_KEY or kept_secret_key(DATA_DIR)

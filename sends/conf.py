@@ -1,0 +1,31 @@
+"""The only reader of django.conf.settings: what this installation is, as one frozen object."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+
+@dataclass(frozen=True)
+class Conf:
+    url: str  # scheme, host and port, without a slash at the end
+    data_dir: Path
+    worker_threads: int  # the most requests that one drain has on the wire
+    worker_drains: int
+    web_workers: int
+    web_threads: int
+
+    @property
+    def worker_beat(self) -> Path:
+        """Touched while a worker lives: its age says whether one does."""
+        return self.data_dir / "worker.beat"
+
+
+conf = Conf(
+    url=settings.OUTBOX_URL,
+    data_dir=settings.DATA_DIR,
+    worker_threads=settings.WORKER_THREADS,
+    worker_drains=settings.WORKER_DRAINS,
+    web_workers=settings.WEB_WORKERS,
+    web_threads=settings.WEB_THREADS,
+)
