@@ -88,6 +88,9 @@ WHITENOISE_MAX_AGE = 60  # of a file without a hash in its name; the others are 
 
 # Who may do what
 
+AUTH_USER_MODEL = "sends.Person"
+# A person's address is unique whatever its case: more than this check can see.
+SILENCED_SYSTEM_CHECKS = ["auth.E003"]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"

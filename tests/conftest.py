@@ -1,0 +1,108 @@
+"""What every test may ask for, and the line that says what a run left out."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from urllib.parse import quote, urlencode
+
+import pytest
+from django.conf import settings
+from django.db import connection
+
+DATABASE_FIXTURES = {"db", "transactional_db", "database_url"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def database_kind() -> str:
+    """`sqlite` or `postgresql`."""
+    return connection.vendor
+
+
+@pytest.fixture
+def database_url(django_db_setup: None) -> str:
+    """OUTBOX_DATABASE_URL of the test database, for processes that a test starts.
+
+    They see what is committed, so the test itself needs `transaction=True`.
+    """
+    database = connection.settings_dict
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{quote(str(database['NAME']))}"
+    who = f"{quote(database['USER'])}:{quote(database['PASSWORD'])}"
+    where = urlencode({"host": database["HOST"]}) if database["HOST"] else ""
+    port = f":{database['PORT']}" if database["PORT"] else ""
+    host = "" if database["HOST"].startswith("/") else database["HOST"]
+    return f"postgres://{who}@{host}{port}/{database['NAME']}" + ("" if host else f"?{where}")
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """An empty data folder, of this test alone."""
+    folder = tmp_path / "var"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def process_env(data_dir: Path) -> dict[str, str]:
+    """The environment for `manage.py` in a process of its own, with an empty SQLite database.
+
+    Run it with `cwd=settings.BASE_DIR`; add `{"OUTBOX_DATABASE_URL": database_url}` where it is
+    to share the database of the test.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
+    return kept | {
+        "DJANGO_SETTINGS_MODULE": "outbox_admin.settings",
+        "OUTBOX_DATA_DIR": str(data_dir),
+        "OUTBOX_SECRET_KEY": settings.SECRET_KEY,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port of the loopback that nobody listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of a Chromium; skips the test where there is none."""
+    for name in BROWSERS:
+        if path := shutil.which(name):
+            return path
+    pytest.skip(f"no Chromium: none of {', '.join(BROWSERS)} is on the path")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL, run what needs a database; the rest has its turn on SQLite."""
+    if "OUTBOX_TEST_DATABASE_URL" not in os.environ:
+        return
+    others = [item for item in items if not _needs_database(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if _needs_database(item)]
+
+
+def _needs_database(item: pytest.Item) -> bool:
+    asked = set(getattr(item, "fixturenames", ()))
+    return item.get_closest_marker("django_db") is not None or bool(asked & DATABASE_FIXTURES)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """For `make test`: one line that says what this run and those before it left out."""
+    if "OUTBOX_TEST_LEFT_OUT" not in os.environ:
+        return
+    before = os.environ["OUTBOX_TEST_LEFT_OUT"]
+    left_out = {before} if before else set()
+    for report in terminalreporter.stats.get("skipped", []):
+        left_out.add(str(report.longrepr[2]).removeprefix("Skipped: "))
+    said = "; ".join(sorted(left_out))
+    terminalreporter.write_line(f"Left out: {said}." if said else "Nothing was left out.")
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(settings.DATA_DIR, ignore_errors=True)
