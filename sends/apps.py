@@ -1,8 +1,33 @@
-"""The application `sends`."""
+"""The application `sends`: its tables, and the triggers that guard them."""
+
+from typing import Any
 
 from django.apps import AppConfig
+from django.db import connections
+from django.db.models.signals import post_migrate, pre_migrate
+
+
+def drop_triggers(using: str, **kwargs: Any) -> None:
+    from sends.models import triggers  # models cannot be imported before the apps are ready
+
+    triggers.drop(connections[using])
+
+
+def install_triggers(using: str, **kwargs: Any) -> None:
+    from sends.models import Installation, triggers
+    from sends.models.switches import Switch, SwitchKind
+
+    if "sends_sendintent" not in connections[using].introspection.table_names():
+        return  # migrated back to zero
+    triggers.install(connections[using])
+    installation, _ = Installation.objects.using(using).get_or_create(only=True)
+    Switch.objects.using(using).get_or_create(pk=installation.pk, kind=SwitchKind.INSTALLATION)
 
 
 class SendsConfig(AppConfig):
     name = "sends"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        pre_migrate.connect(drop_triggers, sender=self)
+        post_migrate.connect(install_triggers, sender=self)

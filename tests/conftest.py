@@ -10,8 +10,25 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from sends.models import triggers
+
 DATABASE_FIXTURES = {"db", "transactional_db", "database_url"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _flush_past_the_triggers() -> None:
+    """Let tests that commit be cleaned up: on SQLite a flush deletes, which our triggers refuse.
+
+    After it, Django sends post_migrate, and that installs them again.
+    """
+    flush = connection.ops.execute_sql_flush
+
+    def drop_and_flush(statements: list[str]) -> None:
+        triggers.drop(connection)
+        flush(statements)
+
+    connection.ops.execute_sql_flush = drop_and_flush
 
 
 @pytest.fixture(scope="session")

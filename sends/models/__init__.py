@@ -1,0 +1,61 @@
+"""The ledger: one file per table, with its constraints, indexes and named questions."""
+
+from sends.models.accounts import Account, Sender
+from sends.models.actions import Action
+from sends.models.agents import Agent, Scope, Token
+from sends.models.anomalies import Anomaly, AnomalyKind
+from sends.models.approvals import ActionResult, Approval, ReasonCode, Verdict
+from sends.models.attempts import Attempt
+from sends.models.audit import AuditEntry
+from sends.models.base import database_now, new_id
+from sends.models.deliveries import Delivery, RecipientKind
+from sends.models.events import EventState, ProviderEvent
+from sends.models.evidence import Direction, Evidence, EvidenceKind
+from sends.models.intents import SendIntent
+from sends.models.payloads import Payload
+from sends.models.people import Membership, Person, Role
+from sends.models.runs import Run
+from sends.models.suppressions import Suppression, SuppressionCause
+from sends.models.switches import Cause, Switch, SwitchKind
+from sends.models.tenants import Installation, Policy, PolicyRule, Tenant
+
+__all__ = [
+    "Account",
+    "Action",
+    "ActionResult",
+    "Agent",
+    "Anomaly",
+    "AnomalyKind",
+    "Approval",
+    "Attempt",
+    "AuditEntry",
+    "Cause",
+    "Delivery",
+    "Direction",
+    "EventState",
+    "Evidence",
+    "EvidenceKind",
+    "Installation",
+    "Membership",
+    "Payload",
+    "Person",
+    "Policy",
+    "PolicyRule",
+    "ProviderEvent",
+    "ReasonCode",
+    "RecipientKind",
+    "Role",
+    "Run",
+    "Scope",
+    "SendIntent",
+    "Sender",
+    "Suppression",
+    "SuppressionCause",
+    "Switch",
+    "SwitchKind",
+    "Tenant",
+    "Token",
+    "Verdict",
+    "database_now",
+    "new_id",
+]

@@ -1,0 +1,208 @@
+"""The database itself refuses what the ledger must never do, whatever asks."""
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+from django.db import DatabaseError, connection, transaction
+
+from sends.models import Attempt, SendIntent, database_now, new_id, triggers
+from sends.rules.outcomes import Outcome
+from sends.rules.statuses import CLAIMABLE, LEGAL, Status
+from tests.factories import make_attempt, make_intent
+
+GRID = [(before, after) for before in Status for after in Status if before is not after]
+
+
+def raw(sql: str, *params: object) -> int:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        return cursor.rowcount
+
+
+def columns_for(after: Status, intent: SendIntent) -> dict[str, object]:
+    """The columns that the CHECKs want with a status, so that only the trigger can object."""
+    now = database_now()
+    columns: dict[str, object] = {
+        "status": after,
+        "fence": intent.fence + 1,
+        "in_doubt": after is Status.UNCERTAIN or intent.in_doubt,
+        "approved_digest": intent.digest,
+        "lease_token": new_id() if after is Status.IN_FLIGHT else None,
+        "lease_expires_at": now if after is Status.IN_FLIGHT else None,
+        "next_attempt_at": now if after in CLAIMABLE else None,
+        "accepted_at": intent.accepted_at,
+    }
+    if after in (Status.SUBMITTED, Status.DONE):
+        columns["accepted_at"] = intent.accepted_at or now
+    if after in (Status.SUBMITTED, Status.DEAD_LETTER):
+        columns["in_doubt"] = False
+    return columns
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("before", "after"), GRID, ids=lambda status: str(status))
+def test_the_database_takes_exactly_the_legal_changes_of_status(
+    before: Status, after: Status
+) -> None:
+    intent = make_intent(status=before)
+    columns = columns_for(after, intent)
+
+    try:
+        with transaction.atomic():
+            SendIntent.objects.filter(pk=intent.pk).update(**columns)
+        taken = True
+    except DatabaseError:
+        taken = False
+
+    assert taken == (after in LEGAL[before])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("status", "sql"),
+    [
+        (Status.QUEUED, "UPDATE sends_sendintent SET digest = 'x', approved_digest = 'x'"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET idempotency_key = 'x'"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET message_id = 'x'"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET subject = 'x'"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET version = 7"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET approved_digest = 'x'"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET deadline = created_at"),
+        (Status.IN_FLIGHT, "UPDATE sends_sendintent SET lease_token = NULL"),
+        (Status.RETRY_SCHEDULED, "UPDATE sends_sendintent SET next_attempt_at = NULL"),
+        (Status.SUBMITTED, "UPDATE sends_sendintent SET accepted_at = NULL"),
+        (Status.SUBMITTED, "UPDATE sends_sendintent SET fence = fence - 1"),
+        (Status.QUEUED, "UPDATE sends_sendintent SET status = 'cancelled'"),
+        (Status.UNCERTAIN, "UPDATE sends_sendintent SET status = 'elsewhere', fence = fence + 1"),
+        (Status.QUEUED, "DELETE FROM sends_sendintent"),
+        (Status.QUEUED, "DELETE FROM sends_action"),
+        (Status.QUEUED, "UPDATE sends_payload SET body = metadata"),
+        (Status.QUEUED, "DELETE FROM sends_payload"),
+        (Status.UNCERTAIN, "DELETE FROM sends_payload"),
+        (Status.QUEUED, "UPDATE sends_delivery SET address = 'other@example.org'"),
+    ],
+)
+def test_the_database_refuses(status: Status, sql: str) -> None:
+    make_intent(status=status)
+
+    with pytest.raises(DatabaseError):
+        raw(sql)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("status", sorted(set(Status) - {Status.UNCERTAIN}))
+def test_doubt_is_refused_where_nothing_can_be_in_doubt(status: Status) -> None:
+    intent = make_intent(status=status)
+    sql = "UPDATE sends_sendintent SET in_doubt = %s"
+
+    if status in (Status.IN_FLIGHT, Status.RETRY_SCHEDULED):
+        assert raw(sql, True) == 1
+        intent.refresh_from_db()
+        assert intent.in_doubt
+    else:
+        with pytest.raises(DatabaseError):
+            raw(sql, True)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Status.RETRY_SCHEDULED, Status.CANCELLED),
+        (Status.RETRY_SCHEDULED, Status.SUPERSEDED),
+        (Status.RETRY_SCHEDULED, Status.DEAD_LETTER),
+        (Status.RETRY_SCHEDULED, Status.AWAITING_APPROVAL),
+        (Status.IN_FLIGHT, Status.QUEUED),
+        (Status.IN_FLIGHT, Status.DEAD_LETTER),
+        (Status.IN_FLIGHT, Status.CANCELLED),
+        (Status.UNCERTAIN, Status.RETRY_SCHEDULED),
+    ],
+)
+def test_doubt_does_not_end_on_the_way_to_another_status(before: Status, after: Status) -> None:
+    intent = make_intent(status=before, in_doubt=True)
+    columns = columns_for(after, intent) | {"in_doubt": False}
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        SendIntent.objects.filter(pk=intent.pk).update(**columns)
+
+
+@pytest.mark.django_db
+def test_an_intent_is_born_awaiting_approval() -> None:
+    intent = make_intent()
+    intent.pk, intent.version, intent.status = new_id(), 2, Status.QUEUED
+    intent.idempotency_key, intent.message_id = "other", "<other@example.com>"
+    intent.approved_digest, intent.next_attempt_at = intent.digest, database_now()
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        intent.save(force_insert=True)
+
+
+@pytest.mark.django_db
+def test_what_a_provider_accepted_is_never_queued_again() -> None:
+    intent = make_intent(status=Status.SUBMITTED)
+    raw("UPDATE sends_sendintent SET status = 'dead_letter', fence = fence + 1")
+    intent.refresh_from_db()
+    columns = columns_for(Status.QUEUED, intent) | {"accepted_at": None}
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        SendIntent.objects.filter(pk=intent.pk).update(**columns)
+
+
+@pytest.mark.django_db
+def test_a_closed_attempt_is_never_rewritten() -> None:
+    attempt = make_attempt(make_intent(status=Status.IN_FLIGHT), outcome=Outcome.AMBIGUOUS)
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        Attempt.objects.filter(pk=attempt.pk).update(outcome=Outcome.ACCEPTED)
+
+
+@pytest.mark.django_db
+def test_two_attempts_of_one_intent_are_never_open_at_once() -> None:
+    intent = make_intent(status=Status.IN_FLIGHT)
+    make_attempt(intent)
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        make_attempt(intent)
+
+
+@pytest.mark.django_db
+def test_at_most_one_version_of_an_action_may_be_sent() -> None:
+    first = make_intent(status=Status.QUEUED)
+    second = make_intent(first.agent, action=first.action)
+    columns = columns_for(Status.QUEUED, second)
+
+    with pytest.raises(DatabaseError), transaction.atomic():
+        SendIntent.objects.filter(pk=second.pk).update(**columns)
+
+
+@pytest.mark.django_db
+def test_a_purged_payload_was_of_an_intent_that_is_over() -> None:
+    make_intent(status=Status.CANCELLED)
+
+    assert raw("DELETE FROM sends_payload") == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_triggers_come_back_when_migrations_rebuild_the_tables() -> None:
+    make_intent(status=Status.QUEUED, deadline=database_now() + timedelta(days=1))
+    assert triggers.missing(connection) == []
+    triggers.drop(connection)
+    if connection.vendor == "sqlite":
+        assert triggers.missing(connection)
+        for name in [*triggers.FROZEN, "Payload", "Evidence", "AuditEntry"]:
+            rebuild(name)
+
+    call_command("migrate", verbosity=0)
+
+    assert triggers.missing(connection) == []
+    with pytest.raises(DatabaseError):
+        raw("UPDATE sends_sendintent SET status = 'submitted', fence = fence + 1")
+
+
+def rebuild(name: str) -> None:
+    """What a migration that alters a column does on SQLite: copy, drop, rename."""
+    from django.apps import apps
+
+    with connection.schema_editor() as editor:
+        editor._remake_table(apps.get_model("sends", name))
