@@ -143,7 +143,7 @@ def _flag(text: str) -> bool:
 
 
 def _duration(text: str) -> timedelta:
-    parts = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d)", text)
+    parts = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s|m|h|d)", text)
     if parts is None:
         raise ValueError("give a number with its unit: 250ms, 30s, 15m, 2h or 7d")
     return timedelta(**{UNITS[parts[2]]: float(parts[1])})

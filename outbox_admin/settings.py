@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from csp.constants import NONE, SELF
 
 from outbox_admin.env import Environment
-from outbox_admin.secret_key import kept_secret_key
+from outbox_admin.kept import kept_secret
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
@@ -17,9 +17,12 @@ env = Environment()
 DATA_DIR = env.folder("OUTBOX_DATA_DIR", BASE_DIR / "var")
 DEBUG = env.flag("OUTBOX_DEBUG", False)
 
+PORT = env.number("PORT", 8025, least=1, most=65534)
+SANDBOX_PORT = env.number("SANDBOX_PORT", PORT + 1, least=1, most=65535)
+
 # Where people and agents reach this installation. What differs between a trial on one machine
 # and a server on the internet follows from it.
-OUTBOX_URL = env.web_address("OUTBOX_URL", "http://localhost:8025")
+OUTBOX_URL = env.web_address("OUTBOX_URL", f"http://localhost:{PORT}")
 HTTPS = OUTBOX_URL.startswith("https://")
 HOST = urlsplit(OUTBOX_URL).hostname or ""
 HOST = f"[{HOST}]" if ":" in HOST else HOST
@@ -89,8 +92,11 @@ WHITENOISE_MAX_AGE = 60  # of a file without a hash in its name; the others are 
 # Who may do what
 
 AUTH_USER_MODEL = "sends.Person"
-# A person's address is unique whatever its case: more than this check can see.
-SILENCED_SYSTEM_CHECKS = ["auth.E003"]
+SILENCED_SYSTEM_CHECKS = [
+    "auth.E003",  # a person's address is unique whatever its case: more than the check can see
+    "security.W005",  # whether HSTS binds subdomains and goes onto the browsers' list is for the
+    "security.W021",  # owner of the domain to say, at the proxy
+]
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
@@ -115,13 +121,15 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = ["^healthz$"]  # asked on the loopback, without TLS
-SECURE_HSTS_SECONDS = int(timedelta(days=365).total_seconds()) if HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = False
+# How long browsers then refuse plain http; a first installation may want to begin with 1h.
+HSTS_FOR = env.duration("OUTBOX_HSTS_FOR", timedelta(days=365), least=timedelta(0))
+SECURE_HSTS_SECONDS = int(HSTS_FOR.total_seconds()) if HTTPS else 0
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-if env.flag("OUTBOX_BEHIND_PROXY", False):
-    # The proxy must set this header itself, whatever the caller sent.
+if HTTPS:
+    # `serve` speaks no TLS, so a proxy does; it must set this header itself, whatever the
+    # caller sent.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
 CONTENT_SECURITY_POLICY = {
@@ -210,4 +218,4 @@ LOGGING = {
 }
 
 env.complain()
-SECRET_KEY = SECRET_KEY or kept_secret_key(DATA_DIR)
+SECRET_KEY = SECRET_KEY or kept_secret(DATA_DIR, "secret-key")

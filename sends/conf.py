@@ -9,7 +9,10 @@ from django.conf import settings
 @dataclass(frozen=True)
 class Conf:
     url: str  # scheme, host and port, without a slash at the end
+    host: str  # that `url` names; always one of those that are answered
     data_dir: Path
+    port: int  # of the web server on this machine
+    sandbox_port: int
     worker_threads: int  # the most requests that one drain has on the wire
     worker_drains: int
     web_workers: int
@@ -23,7 +26,10 @@ class Conf:
 
 conf = Conf(
     url=settings.OUTBOX_URL,
+    host=settings.ALLOWED_HOSTS[0].lstrip("."),
     data_dir=settings.DATA_DIR,
+    port=settings.PORT,
+    sandbox_port=settings.SANDBOX_PORT,
     worker_threads=settings.WORKER_THREADS,
     worker_drains=settings.WORKER_DRAINS,
     web_workers=settings.WEB_WORKERS,

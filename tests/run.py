@@ -36,16 +36,20 @@ def main(arguments: list[str]) -> int:
         if "--nothing-left-out" in arguments:
             arguments.remove("--nothing-left-out")
             if left_out:
-                print(f"Not run: {'; '.join(left_out)} would be left out.", file=sys.stderr)
-                return 1
+                sys.exit(f"Not run: {'; '.join(left_out)} would be left out.")
         said = {"OUTBOX_TEST_LEFT_OUT": "; ".join(left_out)}
         if url is not None:
-            print("On PostgreSQL: what needs a database", flush=True)
+            say("On PostgreSQL: what needs a database")
             failed = pytest(arguments, {"OUTBOX_TEST_DATABASE_URL": url})
             if failed:
                 return failed
-    print("On SQLite: everything", flush=True)
+    say("On SQLite: everything")
     return pytest(arguments, said)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 def pytest(arguments: list[str], variables: dict[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""The secret key that an installation on its own machine makes for itself, once."""
+"""The secrets that an installation on its own machine makes for itself, once."""
 
 import os
 import secrets
@@ -7,9 +7,9 @@ from pathlib import Path
 from outbox_admin.env import WrongEnvironment
 
 
-def kept_secret_key(folder: Path) -> str:
-    """The key kept in `folder`, made there on first use, readable by its owner only."""
-    path = folder / "secret-key"
+def kept_secret(folder: Path, name: str) -> str:
+    """The secret kept as `name` in `folder`, made there on first use, for its owner's eyes only."""
+    path = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists():
@@ -17,7 +17,7 @@ def kept_secret_key(folder: Path) -> str:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise WrongEnvironment(
-            f"OUTBOX_DATA_DIR is {folder}, where {path.name} cannot be read or written:"
+            f"OUTBOX_DATA_DIR is {folder}, where {name} cannot be read or written:"
             f" {error.strerror}. Give a folder that this user may write."
         ) from None
 
@@ -26,10 +26,10 @@ def _make(path: Path) -> None:
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.touch(mode=0o600)
     draft.write_text(secrets.token_urlsafe(50), encoding="ascii")
-    # A link appears whole or not at all: of two processes that start at once one makes the key
-    # and the other reads that one, never half of it.
+    # A link appears whole or not at all: of two processes that start at once one makes the
+    # secret, and the other reads that one, never half of it.
     try:
-        os.link(draft, path)
+        path.hardlink_to(draft)
     except FileExistsError:
         pass
     finally:
