@@ -76,8 +76,10 @@ class SendIntent(Row):
     `fence` grows with every transition: whoever writes a status names it, so that of two that
     race one loses. `window_opened_at` is when the earliest attempt that may have reached the
     provider was opened, `replay_until` the last moment at which the same key may be used again;
-    both are null while nothing can have arrived. `retrying_since` and `retries_counted` belong
-    to the period since the last approval, requeue or replay by a person.
+    both are null while nothing can have arrived. `request_digest` and `dispatch_scope` are those
+    of the first dispatch, and bind every later one. `retrying_since`, `retries_counted` and
+    `tries` belong to the period since the last approval, requeue or replay by a person, who is
+    then `asked_by`. `not_sooner_than` is a wait that nobody may cut short.
     """
 
     # Frozen when it is created
@@ -136,6 +138,9 @@ class SendIntent(Row):
     window_opened_at = models.DateTimeField(null=True)
     replay_until = models.DateTimeField(null=True)
     token_stored = models.BooleanField(default=False)
+    request_digest = models.CharField(max_length=64, blank=True)
+    dispatch_scope = models.UUIDField(null=True)
+    asked_by = models.ForeignKey(Person, models.PROTECT, null=True, related_name="+")
     lease_token = models.UUIDField(null=True)
     lease_expires_at = models.DateTimeField(null=True)
     lease_seen_expired_at = models.DateTimeField(null=True)
