@@ -74,7 +74,7 @@ CREATE INDEX IF NOT EXISTS events_due ON events (send_at, seq) WHERE state = 'wa
 CREATE INDEX IF NOT EXISTS events_message ON events (message, recipient, state);
 CREATE TABLE IF NOT EXISTS config (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
-TABLES = ("events", "messages", "requests", "keys", "seen", "script", "config", "sqlite_sequence")
+TABLES = ("events", "messages", "requests", "keys", "seen", "script", "config")
 
 
 class JournalInUseError(Exception):
@@ -138,6 +138,7 @@ class Journal:
 
 
 def clear(db: sqlite3.Connection) -> None:
+    """Forget everything, but number on: an event still on its way must not settle a new one."""
     for table in TABLES:
         db.execute(f"DELETE FROM {table}")
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import formatdate
+from http import HTTPStatus
 from typing import Any
 
 import h11
@@ -46,10 +47,6 @@ def answer_of(reply: Reply) -> Answer:
     return Answer(reply.status, reply.body, headers, reply.content_type)
 
 
-class BodyTooLargeError(Exception):
-    """The body is over LARGEST_BODY; the connection cannot go on after the answer."""
-
-
 class Wire:
     """One connection of a client."""
 
@@ -65,19 +62,24 @@ class Wire:
         return event if isinstance(event, h11.Request) else None
 
     async def body(self) -> bytes | None:
-        """The body of that request, or None where the client left in the middle of it."""
+        """The body of that request, or None where it never came whole.
+
+        What is over LARGEST_BODY is read, so that the client hears the answer, but not kept.
+        """
         if self.h11.they_are_waiting_for_100_continue:
             interim = h11.InformationalResponse(status_code=100, headers=[])
             self.writer.write(self.h11.send(interim) or b"")
         parts: list[bytes] = []
         self.body_bytes = 0
-        while not isinstance(event := await self._next(), h11.EndOfMessage):
-            if not isinstance(event, h11.Data):
-                return None
-            parts.append(bytes(event.data))
-            self.body_bytes += len(event.data)
-            if self.body_bytes > LARGEST_BODY:
-                raise BodyTooLargeError
+        try:
+            while not isinstance(event := await self._next(), h11.EndOfMessage):
+                if not isinstance(event, h11.Data):
+                    return None
+                self.body_bytes += len(event.data)
+                if self.body_bytes <= LARGEST_BODY:
+                    parts.append(bytes(event.data))
+        except h11.RemoteProtocolError:
+            return None
         return b"".join(parts)
 
     async def _next(self) -> Any:
@@ -128,7 +130,8 @@ class Wire:
             ("Content-Length", str(len(answer.body))),
             *answer.headers.items(),
         ]
-        response = h11.Response(status_code=answer.status, headers=headers)
+        phrase = HTTPStatus(answer.status).phrase
+        response = h11.Response(status_code=answer.status, reason=phrase, headers=headers)
         head = self.h11.send(response) or b""
         body = self.h11.send(h11.Data(data=answer.body)) or b""
         self.h11.send(h11.EndOfMessage())
