@@ -9,7 +9,7 @@ up: .venv/.run
 	@$(BIN)/python manage.py up
 
 test: .venv/.dev
-	@$(BIN)/python -m tests.run
+	@$(BIN)/python -m tests.run $(TEST_ARGS)
 
 check: .venv/.dev
 	$(BIN)/ruff check .

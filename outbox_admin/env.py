@@ -1,5 +1,6 @@
 """The environment variables, read into typed values."""
 
+import errno
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -86,8 +87,18 @@ class Environment:
         )
 
     def folder(self, name: str, default: Path) -> Path:
-        """An absolute path; need not exist."""
-        return self._read(name, default.absolute(), lambda text: Path(text).expanduser().absolute())
+        """The absolute path of a folder that may be written; made if it is not there."""
+        path = self._read(name, default, Path).expanduser().absolute()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not os.access(path, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        except OSError as error:
+            self.wrong.append(
+                f"{name} is {path}, where nothing can be written: {error.strerror}."
+                f" Give another folder, as in {name}=/some/folder"
+            )
+        return path
 
     def web_address(self, name: str, default: str | None = None) -> str:
         """`http://host[:port]` or `https://host[:port]`, without a path."""

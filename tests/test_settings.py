@@ -178,18 +178,25 @@ def test_a_secret_that_cannot_be_had_is_refused(variables: dict[str, str], said:
 
 
 def test_a_kept_secret_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
-    folder = tmp_path / "new"
-    made = kept_secret(folder, "key")
+    made = kept_secret(tmp_path, "key")
     assert len(made) > 50
-    assert kept_secret(folder, "key") == made
-    assert stat.S_IMODE((folder / "key").stat().st_mode) == 0o600
-    assert [path.name for path in folder.iterdir()] == ["key"]
+    assert kept_secret(tmp_path, "key") == made
+    assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
 
-def test_a_data_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
+def test_a_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
+    env = Environment({"OUTBOX_X": str(tmp_path / "new" / "var")})
+    assert env.folder("OUTBOX_X", tmp_path).is_dir()
+    env.complain()
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "var").touch()
-    with pytest.raises(WrongEnvironment, match="Give a folder that this user may write"):
-        kept_secret(tmp_path / "var", "key")
+    env = Environment({"OUTBOX_X": str(tmp_path / "var")})
+    env.folder("OUTBOX_X", tmp_path)
+    with pytest.raises(WrongEnvironment, match="where nothing can be written: File exists"):
+        env.complain()
 
 
 def settings_with(tmp_path: Path, code: str, **variables: str) -> subprocess.CompletedProcess[str]:

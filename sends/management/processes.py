@@ -120,5 +120,6 @@ class Group:
         prefix = f"{name:<8}| "
         if self.coloured:
             prefix = f"\x1b[{colour}m{prefix}\x1b[0m"
-        for line in stream:
-            self.say(prefix + line.rstrip("\n"))
+        with stream:
+            for line in stream:
+                self.say(prefix + line.rstrip("\n"))

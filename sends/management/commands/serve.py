@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import BaseCommand, CommandError, CommandParser, call_command
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
@@ -69,5 +68,5 @@ class _Server(BaseApplication):
         for name, value in self.choices.items():
             self.cfg.set(name, value)
 
-    def load(self) -> WSGIHandler:
+    def load(self) -> Any:
         return get_wsgi_application()

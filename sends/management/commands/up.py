@@ -23,6 +23,7 @@ from sends.management.ports import require_free_port
 from sends.management.processes import Group
 
 LOOPBACK = "127.0.0.1"
+SANDBOX_SECRET = "sandbox-webhook-secret"
 START_SECONDS = 60
 DRAIN_SECONDS = 10
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -111,15 +112,7 @@ class Command(BaseCommand):
 @contextmanager
 def only_one_here() -> Iterator[None]:
     """Hold the data folder; the kernel lets go of it however this process ends."""
-    try:
-        conf.data_dir.mkdir(parents=True, exist_ok=True)
-        lock = (conf.data_dir / "up.lock").open("w")
-    except OSError as error:
-        raise CommandError(
-            f"The data folder {conf.data_dir} cannot be written: {error.strerror}."
-            " Give another one: make up OUTBOX_DATA_DIR=/some/folder"
-        ) from None
-    with lock:
+    with (conf.data_dir / "up.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -134,7 +127,7 @@ def sandbox_variables() -> dict[str, str]:
     """What the demonstration's account is configured with, for everybody who is started here."""
     return {
         "SANDBOX_URL": f"http://{LOOPBACK}:{conf.sandbox_port}",
-        "SANDBOX_WEBHOOK_SECRET": kept_secret(conf.data_dir, "sandbox-webhook-secret"),
+        "SANDBOX_WEBHOOK_SECRET": kept_secret(conf.data_dir, SANDBOX_SECRET),
     }
 
 
@@ -144,7 +137,7 @@ def sandbox_command() -> list[str]:
         *("--port", str(conf.sandbox_port)),
         *("--data", str(conf.data_dir / "sandbox")),
         *("--webhook", f"http://{LOOPBACK}:{conf.port}/webhooks/sandbox"),
-        *("--webhook-secret", os.environ["SANDBOX_WEBHOOK_SECRET"]),
+        *("--webhook-secret-file", str(conf.data_dir / SANDBOX_SECRET)),
     ]
 
 
