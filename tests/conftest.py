@@ -12,7 +12,7 @@ from django.db import connection
 
 from sends.models import triggers
 
-DATABASE_FIXTURES = {"db", "transactional_db", "database_url"}
+DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "database_url"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
