@@ -9,7 +9,7 @@ from sends.models.attempts import Attempt
 from sends.models.audit import AuditEntry
 from sends.models.base import database_now, new_id
 from sends.models.deliveries import Delivery, RecipientKind
-from sends.models.events import EventState, ProviderEvent
+from sends.models.events import EventState, MatchedBy, ProviderEvent
 from sends.models.evidence import Direction, Evidence, EvidenceKind
 from sends.models.intents import SendIntent
 from sends.models.payloads import Payload
@@ -36,6 +36,7 @@ __all__ = [
     "Evidence",
     "EvidenceKind",
     "Installation",
+    "MatchedBy",
     "Membership",
     "Payload",
     "Person",

@@ -3,9 +3,11 @@
 from typing import ClassVar
 
 from django.db import models
+from django.db.models import Exists, OuterRef
 
 from sends.models.base import Row
 from sends.models.intents import SendIntent
+from sends.models.suppressions import Suppression
 from sends.models.tenants import Tenant
 from sends.rules.statuses import DeliveryState
 
@@ -16,8 +18,22 @@ class RecipientKind(models.TextChoices):
     BCC = "bcc", "Bcc"
 
 
+class Deliveries(models.QuerySet["Delivery"]):
+    def suppressed(self) -> "Deliveries":
+        """Those whose address must not be sent to now, by the one normal form."""
+        standing = Suppression.objects.filter(
+            tenant=OuterRef("tenant"), normal=OuterRef("normal"), released_at=None
+        )
+        return self.filter(Exists(standing))
+
+
 class Delivery(Row):
-    """One recipient, from the creation of the intent on. `normal` is the form for matching."""
+    """One recipient, from the creation of the intent on. `normal` is the form for matching.
+
+    `failed_at` is when we learnt that it bounced, was refused or dropped. It is never forgotten,
+    also where a state that outranks that one is shown: so what follows from it does not depend
+    on the order in which events arrive.
+    """
 
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="deliveries")
     intent = models.ForeignKey(SendIntent, models.PROTECT, related_name="deliveries")
@@ -32,8 +48,9 @@ class Delivery(Row):
     )
     reason = models.TextField(blank=True)
     changed_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
 
-    objects: ClassVar[models.Manager["Delivery"]] = models.Manager()
+    objects: ClassVar[models.Manager["Delivery"]] = models.Manager.from_queryset(Deliveries)()
 
     class Meta:
         constraints = [

@@ -16,6 +16,26 @@ class EventState(models.TextChoices):
     APPLIED = "applied", "Applied"
     PARKED = "parked", "Matches nothing yet"
     FOREIGN = "foreign", "Not ours"
+    FAILED = "failed", "Could not be applied"
+
+
+class MatchedBy(models.TextChoices):
+    PROVIDER_ID = "provider_id", "The provider's message id"
+    TAG = "tag", "Our tag"
+    MESSAGE_ID = "message_id", "The Message-ID"
+
+
+class Events(models.QuerySet["ProviderEvent"]):
+    def to_apply(self) -> "Events":
+        """What nobody has looked at yet, oldest first: the wake's own question."""
+        return self.filter(state=EventState.RECEIVED).order_by("id")
+
+    def parked_for(self, intent: SendIntent) -> "Events":
+        """What matched nothing when it came, and names this intent now that its ids are known."""
+        named = Q(tag=intent.pk.hex) | Q(message_id=intent.message_id)
+        if intent.provider_message_id:
+            named |= Q(provider_message_id=intent.provider_message_id)
+        return self.filter(named, state=EventState.PARKED, account_id=intent.account_id)
 
 
 class ProviderEvent(Row):
@@ -23,7 +43,7 @@ class ProviderEvent(Row):
 
     `event_id` is the provider's own and unique in the account; `fingerprint` is made of message,
     recipient, kind and time and absorbs what is sent again under a new id. A batch makes several
-    rows with the same `raw` bytes.
+    rows with the same `raw` bytes. `error` says why it is FAILED.
     """
 
     account = models.ForeignKey(Account, models.PROTECT, related_name="events")
@@ -40,20 +60,29 @@ class ProviderEvent(Row):
     raw = models.BinaryField()
     state = models.CharField(max_length=8, choices=EventState.choices, default=EventState.RECEIVED)
     intent = models.ForeignKey(SendIntent, models.PROTECT, null=True, related_name="events")
-    matched_by = models.CharField(max_length=20, blank=True)
+    matched_by = models.CharField(max_length=20, choices=MatchedBy.choices, blank=True)
     applied_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True)
 
-    objects: ClassVar[models.Manager["ProviderEvent"]] = models.Manager()
+    objects: ClassVar[models.Manager["ProviderEvent"]] = models.Manager.from_queryset(Events)()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["account", "event_id"], name="event_once")]
         indexes = [
             # What is still to be applied, oldest first: the wake's question.
             models.Index(fields=["id"], name="event_new", condition=Q(state="received")),
-            # Parked events, looked for when an id arrives.
+            # Parked events, looked for when an id arrives: one index for each thing they may name.
             models.Index(
                 fields=["account", "provider_message_id"],
                 name="event_parked",
+                condition=Q(state="parked"),
+            ),
+            models.Index(
+                fields=["account", "tag"], name="event_parked_tag", condition=Q(state="parked")
+            ),
+            models.Index(
+                fields=["account", "message_id"],
+                name="event_parked_message_id",
                 condition=Q(state="parked"),
             ),
             models.Index(fields=["account", "fingerprint"], name="event_fingerprint"),
