@@ -87,10 +87,10 @@ class Environment:
         )
 
     def folder(self, name: str, default: Path) -> Path:
-        """The absolute path of a folder that may be written; made if it is not there."""
+        """The absolute path of a folder that may be written; made, for its owner, if missing."""
         path = self._read(name, default, Path).expanduser().absolute()
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not os.access(path, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:

@@ -30,7 +30,8 @@ IS_LOCAL = HOST in LOOPBACK
 
 # The web
 
-ALLOWED_HOSTS = env.words("OUTBOX_ALLOWED_HOSTS", LOOPBACK if IS_LOCAL else [HOST])
+# Further names are for those who ask from inside: a load balancer, a container's health check.
+ALLOWED_HOSTS = [*(LOOPBACK if IS_LOCAL else [HOST]), *env.words("OUTBOX_ALLOWED_HOSTS")]
 CSRF_TRUSTED_ORIGINS = [OUTBOX_URL]
 ROOT_URLCONF = "outbox_admin.urls"
 WSGI_APPLICATION = "outbox_admin.wsgi.application"

@@ -9,7 +9,6 @@ from django.conf import settings
 @dataclass(frozen=True)
 class Conf:
     url: str  # scheme, host and port, without a slash at the end
-    host: str  # that `url` names; always one of those that are answered
     data_dir: Path
     port: int  # of the web server on this machine
     sandbox_port: int
@@ -26,7 +25,6 @@ class Conf:
 
 conf = Conf(
     url=settings.OUTBOX_URL,
-    host=settings.ALLOWED_HOSTS[0].lstrip("."),
     data_dir=settings.DATA_DIR,
     port=settings.PORT,
     sandbox_port=settings.SANDBOX_PORT,

@@ -189,6 +189,7 @@ def test_a_folder_is_made_where_there_is_none(tmp_path: Path) -> None:
     env = Environment({"OUTBOX_X": str(tmp_path / "new" / "var")})
     assert env.folder("OUTBOX_X", tmp_path).is_dir()
     env.complain()
+    assert stat.S_IMODE((tmp_path / "new" / "var").stat().st_mode) == 0o700
 
 
 def test_a_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
@@ -224,11 +225,12 @@ def test_with_no_variable_set_it_serves_this_machine_only(tmp_path: Path) -> Non
 def test_a_public_address_turns_on_what_tls_makes_possible(tmp_path: Path) -> None:
     done = settings_with(
         tmp_path,
-        "assert s.ALLOWED_HOSTS == ['outbox.example.com']\n"
+        "assert s.ALLOWED_HOSTS == ['outbox.example.com', 'web']\n"
         "assert s.CSRF_TRUSTED_ORIGINS == ['https://outbox.example.com']\n"
         "assert s.SESSION_COOKIE_SECURE and s.CSRF_COOKIE_SECURE and s.SECURE_SSL_REDIRECT\n"
         "assert s.SECURE_HSTS_SECONDS == 365 * 24 * 3600\n",
         OUTBOX_URL="https://outbox.example.com",
+        OUTBOX_ALLOWED_HOSTS="web",
         OUTBOX_SECRET_KEY="x" * 60,
     )
     assert done.returncode == 0, done.stderr

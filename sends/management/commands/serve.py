@@ -46,8 +46,6 @@ class Command(BaseCommand):
                 "timeout": 60,
                 "graceful_timeout": 10,
                 "keepalive": 5,
-                "max_requests": 10_000,
-                "max_requests_jitter": 1_000,
                 "loglevel": "warning",
                 "proc_name": "outbox-web",
                 "when_ready": say,

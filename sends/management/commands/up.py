@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException
 from typing import Any
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
@@ -156,7 +157,7 @@ def wait_until(is_ready: Callable[[], bool], name: str, group: Group, asked: lis
 def answers(port: int) -> bool:
     connection = HTTPConnection(LOOPBACK, port, timeout=2)
     try:
-        connection.request("GET", "/healthz", headers={"Host": conf.host})
+        connection.request("GET", "/healthz", headers={"Host": urlsplit(conf.url).netloc})
         return connection.getresponse().status == 200
     except (OSError, HTTPException):
         return False
