@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import connection
 
 from sends.models import triggers
+from tests import browsers
 
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "database_url"}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -88,10 +88,10 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of a Chromium; skips the test where there is none."""
-    for name in BROWSERS:
-        if path := shutil.which(name):
-            return path
-    pytest.skip(f"no Chromium: none of {', '.join(BROWSERS)} is on the path")
+    path = browsers.chromium()
+    if path is None:
+        pytest.skip(f"no Chromium: none of {', '.join(browsers.NAMES)} is on the path")
+    return path
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.conftest import BROWSERS
+from tests import browsers
 
 SERVER_HOMES = Path("/usr/lib/postgresql").glob("*/bin")
 LOCAL_SERVERS = ("postgres:///postgres", "postgres://postgres@127.0.0.1:5432/postgres")
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
     with postgresql() as url:
         if url is None:
             left_out.append("PostgreSQL (no initdb here and no server on this machine answers)")
-        if not any(shutil.which(browser) for browser in BROWSERS):
+        if browsers.chromium() is None:
             left_out.append("the browser tests (no Chromium on the path)")
         if "--nothing-left-out" in arguments:
             arguments.remove("--nothing-left-out")
