@@ -1,0 +1,95 @@
+"""The log of what people and programs decided: one chain of hashes a tenant."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from sends.models import AuditEntry, Run, SendIntent, Switch, Tenant
+from sends.rules.keys import canonical, sha256
+
+BEGINNING = "0" * 64
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
+
+
+def record(
+    *,
+    tenant: Tenant,
+    actor: str,
+    verb: str,
+    target: str,
+    reason: str = "",
+    facts: Mapping[str, Any] = NO_FACTS,
+    now: datetime,
+) -> AuditEntry:
+    """Append to the tenant's chain, inside the caller's transaction and as the last of its locks.
+
+    The tenant's row is locked until that transaction ends: of two that decide at once the second
+    reads the entry of the first, so the chain never forks. `facts` hold what JSON can say.
+    """
+    Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
+    last = AuditEntry.objects.filter(tenant=tenant).order_by("-sequence").first()
+    entry = AuditEntry(
+        tenant=tenant,
+        sequence=last.sequence + 1 if last else 1,
+        at=now,
+        actor=actor,
+        verb=verb,
+        target=target,
+        reason=reason,
+        facts=canonical(dict(facts)),
+        previous=last.hash if last else BEGINNING,
+    )
+    entry.hash = hash_of(entry)
+    entry.save(force_insert=True)
+    return entry
+
+
+def hash_of(entry: AuditEntry) -> str:
+    """SHA-256 over the canonical JSON of every field of the entry but the hash itself."""
+    fields = {
+        "id": str(entry.pk),
+        "tenant": str(entry.tenant_id),
+        "sequence": entry.sequence,
+        "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "actor": entry.actor,
+        "verb": entry.verb,
+        "target": entry.target,
+        "reason": entry.reason,
+        # As hexadecimal digits: bytes that somebody made unreadable must be found, not raise.
+        "facts": bytes(entry.facts).hex(),
+        "previous": entry.previous,
+    }
+    return sha256(canonical(fields))
+
+
+def verify(tenant: Tenant) -> list[str]:
+    """What is wrong with the tenant's chain: nothing, or the first entry at which it breaks.
+
+    Entries cut off at the very end leave a shorter chain that holds: compare its last hash with
+    an export to notice that.
+    """
+    previous, expected = BEGINNING, 1
+    entries = AuditEntry.objects.filter(tenant=tenant).order_by("sequence")
+    for entry in entries.iterator(chunk_size=1000):
+        if entry.sequence != expected:
+            return [f"entry {expected} of {tenant} is missing; the next one is {entry.sequence}"]
+        if entry.previous != previous:
+            return [f"entry {entry.sequence} of {tenant} does not follow from the one before it"]
+        if entry.hash != hash_of(entry):
+            return [f"entry {entry.sequence} of {tenant} was changed: its hash does not match"]
+        previous, expected = entry.hash, expected + 1
+    return []
+
+
+def message_target(intent: SendIntent) -> str:
+    """How the log names one version of a message."""
+    return f"message:{intent.action.number}/v{intent.version}"
+
+
+def run_target(run: Run) -> str:
+    return f"run:{run.pk}"
+
+
+def switch_target(switch: Switch) -> str:
+    return f"switch:{switch.kind}:{switch.pk}"

@@ -1,0 +1,144 @@
+"""The audit log is one unbroken chain a tenant, and says where it was broken."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from sends.lifecycle import audit
+from sends.models import AuditEntry, Tenant, database_now, triggers
+from sends.rules.keys import canonical
+from tests.factories import make_tenant
+from tests.lifecycle.races import at_once
+
+
+def record(tenant: Tenant, verb: str = "approve", **facts: Any) -> AuditEntry:
+    with transaction.atomic():
+        return audit.record(
+            tenant=tenant,
+            actor="lead@example.com",
+            verb=verb,
+            target="message:7/v1",
+            reason="it is right",
+            facts=facts,
+            now=database_now(),
+        )
+
+
+@pytest.mark.django_db
+def test_each_entry_follows_from_the_one_before_it():
+    tenant = make_tenant()
+    first, second, third = (record(tenant, n=n) for n in range(3))
+    assert first.previous == audit.BEGINNING
+    assert (second.previous, third.previous) == (first.hash, second.hash)
+    assert [entry.sequence for entry in (first, second, third)] == [1, 2, 3]
+    assert audit.verify(tenant) == []
+
+
+@pytest.mark.django_db
+def test_each_tenant_has_a_chain_of_its_own():
+    one, other = make_tenant(), make_tenant()
+    record(one)
+    assert record(other).previous == audit.BEGINNING
+    assert audit.verify(one) == audit.verify(other) == []
+
+
+@pytest.mark.django_db
+def test_the_facts_are_canonical_bytes():
+    entry = record(make_tenant(), b=1, a="é")
+    entry.refresh_from_db()
+    assert bytes(entry.facts) == canonical({"a": "é", "b": 1}) == '{"a":"é","b":1}'.encode()
+
+
+@pytest.mark.django_db
+def test_an_empty_chain_holds():
+    assert audit.verify(make_tenant()) == []
+
+
+CHANGES = [
+    ("at", lambda entry: entry.at + timedelta(microseconds=1)),
+    ("actor", lambda entry: "somebody@example.com"),
+    ("verb", lambda entry: "reject"),
+    ("target", lambda entry: "message:8/v1"),
+    ("reason", lambda entry: "it is wrong"),
+    ("facts", lambda entry: b"\xff"),
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("field", "changed"), CHANGES, ids=[name for name, _ in CHANGES])
+def test_a_changed_field_is_found_and_named(field: str, changed: Any):
+    tenant = make_tenant()
+    entries = [record(tenant) for _ in range(3)]
+    _past_the_triggers(AuditEntry.objects.filter(pk=entries[1].pk), **{field: changed(entries[1])})
+    assert audit.verify(tenant) == [f"entry 2 of {tenant} was changed: its hash does not match"]
+
+
+@pytest.mark.django_db
+def test_an_entry_rewritten_with_its_own_hash_breaks_the_next():
+    tenant = make_tenant()
+    first, _ = record(tenant), record(tenant)
+    first.actor = "somebody@example.com"
+    _past_the_triggers(
+        AuditEntry.objects.filter(pk=first.pk), actor=first.actor, hash=audit.hash_of(first)
+    )
+    assert audit.verify(tenant) == [f"entry 2 of {tenant} does not follow from the one before it"]
+
+
+@pytest.mark.django_db
+def test_a_missing_entry_is_found():
+    tenant = make_tenant()
+    entries = [record(tenant) for _ in range(3)]
+    with _no_triggers():
+        AuditEntry.objects.filter(pk=entries[1].pk).delete()
+    assert audit.verify(tenant) == [f"entry 2 of {tenant} is missing; the next one is 3"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_writers_at_the_same_moment_do_not_fork_the_chain():
+    tenant = make_tenant()
+    writers, each = 4, 5
+
+    def write() -> None:
+        for _ in range(each):
+            record(tenant)
+
+    assert at_once(*[write] * writers) == [None] * writers
+    assert audit.verify(tenant) == []
+    assert AuditEntry.objects.filter(tenant=tenant).count() == writers * each
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_entry_of_a_decision_that_was_rolled_back_leaves_no_gap():
+    tenant = make_tenant()
+    record(tenant)
+    with transaction.atomic():
+        record(tenant)
+        transaction.set_rollback(True)
+    assert record(tenant).sequence == 2
+    assert audit.verify(tenant) == []
+
+
+@contextmanager
+def _no_triggers() -> Iterator[None]:
+    """As somebody with the database's own rights, whom no trigger stops."""
+    table = AuditEntry._meta.db_table
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite":
+            triggers.drop(connection)
+            yield
+            triggers.install(connection)
+        else:
+            # PostgreSQL alters no table with checks of foreign keys still to come.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            cursor.execute(f'ALTER TABLE "{table}" DISABLE TRIGGER USER')
+            yield
+            cursor.execute(f'ALTER TABLE "{table}" ENABLE TRIGGER USER')
+
+
+def _past_the_triggers(rows: Any, **columns: Any) -> None:
+    with _no_triggers():
+        rows.update(**columns)
