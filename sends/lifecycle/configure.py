@@ -1,0 +1,387 @@
+"""The one transaction that makes an installation what its configuration says."""
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+
+from sends.lifecycle import audit
+from sends.models import (
+    Account,
+    Agent,
+    Installation,
+    Membership,
+    Person,
+    Policy,
+    PolicyRule,
+    Role,
+    Sender,
+    Switch,
+    SwitchKind,
+    Tenant,
+    Token,
+    database_now,
+    new_id,
+)
+from sends.rules.allowed import duration_words, is_reference, web_address
+from sends.rules.configuration import (
+    AccountTable,
+    AgentTable,
+    Configuration,
+    PersonTable,
+    PolicyTable,
+    SenderTable,
+    TenantTable,
+    TokenTable,
+    WrongConfiguration,
+)
+from sends.rules.keys import sha256
+
+# A token shorter than this may be guessed.
+TOKEN_LENGTH = 32
+# With one of these, a key that a provider knows may be unknown: another scope.
+ORGANISATION = ("provider", "base_url", "credential")
+
+M = TypeVar("M", bound=models.Model)
+Where = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class MadeToken:
+    """A token that was made, in clear: only its digest is kept."""
+
+    agent: str
+    name: str
+    token: str = field(repr=False)
+
+
+@dataclass
+class Applied:
+    """What became different, line by line, and how much was as it should be."""
+
+    changes: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    made_tokens: list[MadeToken] = field(default_factory=list)
+    without_password: list[str] = field(default_factory=list)
+
+
+def configure(
+    configuration: Configuration, *, dry_run: bool = False, now: datetime | None = None
+) -> Applied:
+    """Apply all of it, or nothing and raise WrongConfiguration.
+
+    Rows that the file does not name are left alone, as are values that a table does not name;
+    only the rules of a policy are replaced as one list. `dry_run` does the same and takes it
+    back: what it says would change is what would.
+    """
+    with transaction.atomic():
+        # One at a time: two that create the same tenant would meet halfway.
+        Installation.objects.select_for_update().get()
+        step = _Step(configuration, now or database_now())
+        for number, table in enumerate(configuration.document.tenants):
+            step.tenant(table, ("tenants", number))
+        if step.problems:
+            raise WrongConfiguration(step.problems)
+        if dry_run:
+            transaction.set_rollback(True)
+    return step.applied
+
+
+class _Step:
+    def __init__(self, configuration: Configuration, now: datetime) -> None:
+        self.configuration = configuration
+        self.now = now
+        self.applied = Applied()
+        self.problems: list[str] = []
+
+    def tenant(self, table: TenantTable, here: Where) -> None:
+        before = len(self.applied.changes)
+        tenant = self.write(
+            f"tenant {table.slug}",
+            Tenant,
+            {"slug": table.slug},
+            {"name": table.name or table.slug} if "name" in table.named else {},
+            new={"name": table.slug},
+        )
+        self.switch(tenant, SwitchKind.TENANT, tenant)
+        self.policy(tenant, table.policy)
+        for index, account in enumerate(table.accounts):
+            self.account(tenant, account, (*here, "accounts", index))
+        for index, sender in enumerate(table.senders):
+            self.sender(tenant, sender, (*here, "senders", index))
+        for index, agent in enumerate(table.agents):
+            self.agent(tenant, agent, (*here, "agents", index))
+        for index, person in enumerate(table.people):
+            self.person(tenant, person, (*here, "people", index))
+        if changes := self.applied.changes[before:]:
+            audit.record(
+                tenant=tenant,
+                actor="system",
+                verb="configure",
+                target=f"tenant:{tenant.slug}",
+                facts={"file": self.configuration.name, "changes": changes},
+                now=self.now,
+            )
+
+    def policy(self, tenant: Tenant, table: PolicyTable) -> None:
+        columns = dict(table.named)
+        columns.pop("rules", None)
+        if "undo_seconds" in columns:
+            columns["undo_time"] = columns.pop("undo_seconds")
+        policy = self.write(f"policy {tenant.slug}", Policy, {"tenant": tenant}, columns)
+        if "rules" in table.named:
+            self.rules(tenant, policy, table)
+
+    def rules(self, tenant: Tenant, policy: Policy, table: PolicyTable) -> None:
+        rows = [
+            PolicyRule(policy=policy, position=position, **rule.model_dump())
+            for position, rule in enumerate(table.rules, start=1)
+        ]
+        before = [row.rule for row in policy.rules.all()]
+        after = [row.rule for row in rows]
+        if before == after:
+            self.applied.unchanged += 1
+            return
+        policy.rules.all().delete()
+        PolicyRule.objects.bulk_create(rows)
+        words = [f"- {rule.words}" for rule in before if rule not in after]
+        words += [f"+ {rule.words}" for rule in after if rule not in before]
+        self.changed(f"rules of policy {tenant.slug}", words or ["another order"])
+
+    def account(self, tenant: Tenant, table: AccountTable, here: Where) -> None:
+        columns = table.named
+        columns.pop("slug")
+        if is_reference(table.base_url):
+            columns["base_url"] = self.address(table.base_url, (*here, "base_url"))
+        account = self.write(
+            f"account {tenant.slug}/{table.slug}",
+            Account,
+            {"tenant": tenant, "slug": table.slug},
+            columns,
+            and_then=_new_scope,
+        )
+        self.switch(account, SwitchKind.ACCOUNT, tenant)
+
+    def address(self, reference: str, here: Where) -> str:
+        found = self.secret(reference, here)
+        try:
+            return web_address(found) if found else ""
+        except ValueError as error:
+            self.wrong(here, f"{reference} is no address of a provider; {error}")
+            return ""
+
+    def sender(self, tenant: Tenant, table: SenderTable, here: Where) -> None:
+        columns = table.named
+        columns.pop("address")
+        account = Account.objects.filter(tenant=tenant, slug=table.account).first()
+        if account is None:
+            self.unknown(here, "account", table.account, Account, tenant, "slug")
+            return
+        sender = self.write(
+            f"sender {tenant.slug}/{table.address}",
+            Sender,
+            {"tenant": tenant, "address": table.address},
+            columns | {"account": account},
+        )
+        self.switch(sender, SwitchKind.SENDER, tenant)
+
+    def agent(self, tenant: Tenant, table: AgentTable, here: Where) -> None:
+        columns = {name: value for name, value in table.named.items() if name == "name"}
+        if table.sender is not None:
+            columns["sender"] = Sender.objects.filter(tenant=tenant, address=table.sender).first()
+            if columns["sender"] is None:
+                self.unknown(here, "sender", table.sender, Sender, tenant, "address")
+                return
+        agent = self.write(
+            f"agent {tenant.slug}/{table.slug}",
+            Agent,
+            {"tenant": tenant, "slug": table.slug},
+            columns,
+        )
+        for index, token in enumerate(table.tokens):
+            self.token(agent, token, (*here, "tokens", index))
+
+    def token(self, agent: Agent, table: TokenTable, here: Where) -> None:
+        keys = {"agent": agent, "name": table.name}
+        columns: dict[str, Any] = {}
+        if "scopes" in table.named:
+            columns["scopes"] = sorted(set(table.scopes))
+        if "expires" in table.named:
+            columns["expires_at"] = table.expires
+        made = ""
+        if table.token is not None:
+            columns |= self.given_token(table.token, keys, (*here, "token"))
+        elif not Token.objects.filter(**keys).exists():
+            made = f"obx_{secrets.token_urlsafe(32)}"
+            columns |= _token_columns(made)
+        self.write(
+            f"token {agent.slug}/{table.name}",
+            Token,
+            keys,
+            columns,
+            new={"tenant": agent.tenant, "scopes": sorted(Token.SCOPES)},
+        )
+        if made:
+            self.applied.made_tokens.append(MadeToken(agent.slug, table.name, made))
+
+    def given_token(self, reference: str, keys: Mapping[str, Any], here: Where) -> dict[str, str]:
+        token = self.secret(reference, here)
+        if len(token) < TOKEN_LENGTH or not token.isascii() or " " in token:
+            if token:
+                self.wrong(
+                    here,
+                    f"{reference} holds no good token; make one of at least {TOKEN_LENGTH}"
+                    " characters without blanks",
+                )
+            return _token_columns(secrets.token_hex())  # nothing of this step will be kept
+        columns = _token_columns(token)
+        others = Token.objects.filter(digest=columns["digest"]).exclude(**keys)
+        if (other := others.select_related("agent").first()) is not None:
+            self.wrong(
+                here,
+                f"{reference} is the token {other.name} of agent {other.agent.slug};"
+                " give each its own",
+            )
+            return _token_columns(secrets.token_hex())
+        return columns
+
+    def person(self, tenant: Tenant, table: PersonTable, here: Where) -> None:
+        person = Person.objects.filter(email__iexact=table.email).first()
+        if person is None:
+            person = Person.objects.create_user(table.email)
+            self.applied.changes.append(f"create person {person.email}")
+        if not person.has_usable_password():
+            self.password(person, table, (*here, "password"))
+        self.write(
+            f"role of {person.email} in {tenant.slug}",
+            Membership,
+            {"tenant": tenant, "person": person},
+            {"role": Role[table.role.upper()]},
+        )
+
+    def password(self, person: Person, table: PersonTable, here: Where) -> None:
+        """Set the first one. Later ones are the person's own."""
+        if table.password is None:
+            self.applied.without_password.append(person.email)
+            return
+        password = self.secret(table.password, here)
+        if not password:
+            return
+        try:
+            validate_password(password, person)
+        except ValidationError as error:
+            self.wrong(here, f"{table.password} is no good password: {' '.join(error.messages)}")
+            return
+        person.set_password(password)
+        person.save(update_fields=["password"])
+        self.changed(f"person {person.email}", ["password set"])
+
+    def switch(self, row: models.Model, kind: SwitchKind, tenant: Tenant) -> None:
+        Switch.objects.get_or_create(pk=row.pk, defaults={"kind": kind, "tenant": tenant})
+
+    def write(
+        self,
+        what: str,
+        model: type[M],
+        keys: Mapping[str, Any],
+        columns: Mapping[str, Any],
+        *,
+        new: Mapping[str, Any] = {},
+        and_then: Callable[[Any, list[str]], list[str]] = lambda row, changed: [],
+    ) -> M:
+        """The row of these keys with these columns: created, changed or as it was.
+
+        `new` are columns for a row that is created and that `columns` does not name. `and_then`
+        gets a changed row and the names of its columns; it changes and returns further ones.
+        """
+        row = model._default_manager.filter(**keys).first()
+        if row is None:
+            row = model._default_manager.create(**{**keys, **new, **columns})
+            self.applied.changes.append(f"create {what}")
+            return row
+        differ = {name: value for name, value in columns.items() if getattr(row, name) != value}
+        if not differ:
+            self.applied.unchanged += 1
+            return row
+        words = [_difference(name, getattr(row, name), value) for name, value in differ.items()]
+        for name, value in differ.items():
+            setattr(row, name, value)
+        further = and_then(row, list(differ))
+        row.save(update_fields=[*differ, *further])
+        self.changed(what, [word for word in words if word] + [f"new {name}" for name in further])
+        return row
+
+    def changed(self, what: str, words: list[str]) -> None:
+        self.applied.changes.append(f"change {what}: {', '.join(words)}")
+
+    def secret(self, reference: str, here: Where) -> str:
+        """What the reference stands for; empty, and a problem, where it cannot be read."""
+        kind, _, name = reference.partition(":")
+        try:
+            found = os.environ.get(name, "") if kind == "env" else Path(name).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            self.wrong(here, f"{reference} cannot be read: {why}")
+            return ""
+        if not found.strip():
+            self.wrong(here, f"{reference} is {'not set' if kind == 'env' else 'empty'}")
+        return found.strip()
+
+    def unknown(
+        self, here: Where, field: str, value: str, model: type[M], tenant: Tenant, column: str
+    ) -> None:
+        rows = model._default_manager.filter(tenant=tenant).order_by(column)
+        known = ", ".join(rows.values_list(column, flat=True)) or "none"
+        self.wrong((*here, field), f'{field} is "{value}"; {tenant.slug} has these: {known}')
+
+    def wrong(self, here: Where, words: str) -> None:
+        self.problems.append(f"{self.configuration.at(*here)}: {words}.")
+
+
+def _new_scope(account: Account, changed: list[str]) -> list[str]:
+    """Behind another address or credential a key may be unknown; replays keep to the old scope."""
+    if not set(changed) & set(ORGANISATION):
+        return []
+    account.scope = new_id()
+    return ["scope"]
+
+
+def _token_columns(token: str) -> dict[str, str]:
+    return {"digest": sha256(token.encode()), "hint": token[-4:]}
+
+
+# Columns by the name that they have in the file, and those that say nothing to a reader.
+FILE_NAMES = {"undo_time": "undo_seconds", "expires_at": "expires"}
+SILENT = ("hint",)
+
+
+def _difference(name: str, before: Any, after: Any) -> str:
+    if name in SILENT:
+        return ""
+    if name == "digest":
+        return "another token"
+    return f"{FILE_NAMES.get(name, name)} {_words(before)} → {_words(after)}"
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, timedelta):
+        return duration_words(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if isinstance(value, int) and not isinstance(value, Role):
+        return str(value)
+    if isinstance(value, Role):
+        return value.label.lower()
+    return str(value) if value not in (None, "") else "nothing"
