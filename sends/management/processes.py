@@ -78,7 +78,8 @@ class Group:
         return process
 
     def say(self, text: str) -> None:
-        with self.writing:
+        # A terminal that was closed must not keep the processes from stopping in order.
+        with self.writing, suppress(OSError):
             self.out.write(f"{text}\n")
             self.out.flush()
 

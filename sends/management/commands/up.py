@@ -125,9 +125,10 @@ def only_one_here() -> Iterator[None]:
 
 
 def sandbox_variables() -> dict[str, str]:
-    """What the demonstration's account is configured with, for everybody who is started here."""
+    """What outbox.example.toml refers to, for everybody who is started here."""
     return {
         "SANDBOX_URL": f"http://{LOOPBACK}:{conf.sandbox_port}",
+        "SANDBOX_KEY": f"sandbox_{kept_secret(conf.data_dir, 'sandbox-key')}",
         "SANDBOX_WEBHOOK_SECRET": kept_secret(conf.data_dir, SANDBOX_SECRET),
     }
 
