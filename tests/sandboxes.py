@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from select import select
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,20 +35,23 @@ class Sandbox:
     @classmethod
     def start(
         cls,
-        folder: Path,
+        folder: Path | None = None,
         *,
         contract: str = "replay",
         window: float | None = None,
         webhook: str | None = None,
         **options: Any,
     ) -> Sandbox:
-        """Start one on a free port, with its journal under `folder`.
+        """Start one on a free port, its journal in `folder`, or in one that goes when it goes.
 
         Options are those of the command line, with underscores: `deliver_after=0`,
         `webhook_secret="…"`, `lookup="off"`, `sync="off"`.
         """
         given = {"contract": contract, "window": window, "webhook": webhook, **options}
-        sandbox = cls(folder, {name: value for name, value in given.items() if value is not None})
+        options = {name: value for name, value in given.items() if value is not None}
+        sandbox = cls(folder or Path(mkdtemp(prefix="sandbox-")), options)
+        if folder is None:
+            weakref.finalize(sandbox, rmtree, sandbox.folder, ignore_errors=True)
         sandbox._launch()
         return sandbox
 
@@ -170,7 +176,7 @@ class Sandbox:
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
-            content = json.loads(answer.read())
+            content: dict[str, Any] = json.loads(answer.read())
             if answer.status != 200:
                 raise AssertionError(f"{method} {path}: {answer.status} {content}")
             return content

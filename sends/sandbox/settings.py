@@ -81,12 +81,19 @@ def contract(name: str, value: Any) -> Contract:
 def webhook(name: str, value: Any) -> str | None:
     if value is None:
         return None
-    parts = urlsplit(value) if isinstance(value, str) else None
-    if parts is None or parts.scheme != "http" or not parts.hostname:
+    if not isinstance(value, str) or not is_http_url(value):
         raise WrongSettingError(
             f"{name} is {value!r}; give a URL that starts with http://, or null."
         )
-    return str(value)
+    return value
+
+
+def is_http_url(value: str) -> bool:
+    try:
+        parts = urlsplit(value)
+        return parts.scheme == "http" and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
 
 
 def secrets(name: str, value: Any) -> tuple[str, ...]:

@@ -40,12 +40,14 @@ class Receiver:
         self.deliveries: list[Delivery] = []
         self.statuses: list[int] = []
         self._changed = threading.Condition()
+        self._path = "/0"
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers["Content-Length"]))
-                self.send_response(receiver.note(Delivery(dict(self.headers), raw, time.time())))
+                delivery = Delivery(dict(self.headers), raw, time.time())
+                self.send_response(receiver.note(self.path, delivery))
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -54,10 +56,21 @@ class Receiver:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
 
-    def note(self, delivery: Delivery) -> int:
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}{self._path}"
+
+    def begin_anew(self) -> None:
+        """Take webhooks at another path, and keep none that is late for the one before."""
         with self._changed:
+            self._path = f"/{int(self._path[1:]) + 1}"
+            self.deliveries, self.statuses = [], []
+
+    def note(self, path: str, delivery: Delivery) -> int:
+        with self._changed:
+            if path != self._path:
+                return 204
             self.deliveries.append(delivery)
             self._changed.notify_all()
             return self.statuses.pop(0) if self.statuses else 204
@@ -77,21 +90,25 @@ class Receiver:
         self._thread.join()
 
 
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
+@pytest.fixture(scope="module")
+def shared_receiver() -> Iterator[Receiver]:
     started = Receiver()
     yield started
     started.close()
 
 
 @pytest.fixture
-def hooked(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Sandbox]:
-    """A sandbox that reports to the receiver."""
-    folder = tmp_path_factory.mktemp("hooked")
-    with Sandbox.start(
-        folder, deliver_after=0, webhook=receiver.url, webhook_secret="whsec_new"
-    ) as started:
-        yield started
+def receiver(shared_receiver: Receiver) -> Receiver:
+    shared_receiver.begin_anew()
+    return shared_receiver
+
+
+@pytest.fixture
+def hooked(sandbox: Sandbox, receiver: Receiver) -> Sandbox:
+    """An empty sandbox that reports to the receiver."""
+    sandbox.reset()
+    sandbox.configure(webhook=receiver.url, webhook_secret="whsec_new")
+    return sandbox
 
 
 StartSandbox = Callable[..., Sandbox]

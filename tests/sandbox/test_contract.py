@@ -88,9 +88,10 @@ def test_of_many_at_once_one_is_accepted_and_the_others_are_replays(sandbox: San
 def test_after_the_window_the_key_is_forgotten_and_a_repeat_is_a_second_message(
     start: StartSandbox,
 ) -> None:
-    sandbox, key = start(window=0.5), fresh_key()
+    sandbox, key = start(window=60), fresh_key()
     first = post(sandbox, message(tag="t"), key=key)
     assert post(sandbox, message(tag="t"), key=key).json["replayed"] is True
+    sandbox.configure(window=0.5)
     second = sandbox.await_that(
         lambda one: (seen := post(one, message(tag="t"), key=key)).how == 201 and seen
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 
 from sends.sandbox.faults import MENU, word_of
-from tests.sandboxes import Sandbox
+from tests.sandboxes import ROOT, Sandbox
 
 from .asking import Seen, fresh_key, get, message, post
 
@@ -78,13 +78,17 @@ def test_every_word_of_the_menu_has_a_course() -> None:
 
 
 def test_the_readme_lists_every_word_with_its_meaning() -> None:
-    readme = Path("sends/sandbox/README.md").read_text()
+    readme = (ROOT / "sends/sandbox/README.md").read_text()
     listed = dict(re.findall(r"^\| `([a-z0-9-]+)` \| (.+?) \|", readme, re.MULTILINE))
     assert listed == {word: fault.means for word, fault in MENU.items()}
 
 
 def taken(sandbox: Sandbox, key: str) -> int:
     return sum(row["key"] == key for row in sandbox.journal())
+
+
+def posted(sandbox: Sandbox, key: str) -> list[dict[str, Any]]:
+    return [row for row in sandbox.requests() if row["key"] == key]
 
 
 @pytest.mark.parametrize("word", COURSES)
@@ -94,12 +98,14 @@ def test_a_word_keeps_to_its_course(sandbox: Sandbox, word: str) -> None:
 
     first = post(sandbox, message(word), key=key, timeout=0.3 if first_seen == "silence" else 5)
     assert first.how == first_seen
+    if first_seen == "silence":
+        sandbox.await_that(lambda one: taken(one, key))  # nothing says when it has been
     assert taken(sandbox, key) == first_taken
     second = post(sandbox, message(word), key=key, timeout=0.3 if second_seen == "silence" else 5)
     assert second.how == second_seen
     assert taken(sandbox, key) == both_taken
 
-    rows = [row for row in sandbox.requests() if row["key"] == key]
+    rows = sandbox.await_that(lambda one: len(both := posted(one, key)) == 2 and both)
     assert [row["word"] for row in rows] == [word, word]
     assert [row["status"] for row in rows] == [planned(first, word), planned(second, word)]
 
@@ -167,7 +173,7 @@ def test_silent_is_known_to_the_journal_alone(sandbox: Sandbox) -> None:
     for word in ("silent", "silent-found"):
         key = fresh_key()
         post(sandbox, message(word, tag=key), key=key, timeout=0.3)
-        assert taken(sandbox, key) == 1
+        sandbox.await_that(partial(taken, key=key))
         seen[word] = len(get(sandbox, f"/v1/messages?tag={key}").json["messages"])
     assert seen == {"silent": 0, "silent-found": 1}
 
@@ -222,7 +228,7 @@ def test_reset_before_by_script_strikes_before_the_body_is_read(sandbox: Sandbox
     key = fresh_key()
     sandbox.script("reset-before", key=key)
     assert post(sandbox, message(), key=key).how == "reset"
-    (row,) = [row for row in sandbox.requests() if row["key"] == key]
+    (row,) = posted(sandbox, key)
     assert (row["outcome"], row["bytes"], row["status"]) == ("reset", 0, None)
     assert post(sandbox, message(), key=key).how == 201
 
@@ -234,7 +240,7 @@ def test_a_sandbox_that_is_down_resets_and_takes_nothing(sandbox: Sandbox) -> No
     assert get(sandbox, f"/v1/messages?key={key}").how == "reset"
     sandbox.configure(down=False)
     assert post(sandbox, message(), key=key).how == 201
-    assert [row["outcome"] for row in sandbox.requests() if row["key"] == key] == [
+    assert [row["outcome"] for row in posted(sandbox, key)] == [
         "down",
         "accepted",
     ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import sqlite3
 import time
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
+from sends.sandbox.journal import Journal
 from tests.sandboxes import Sandbox
 
 from .asking import fresh_key, get, message, post
@@ -133,6 +137,27 @@ def test_the_front_page_and_the_health_check_answer(sandbox: Sandbox) -> None:
     assert b"lost-answer" in get(sandbox, "/").raw
 
 
+def test_a_step_that_fails_takes_its_group_with_it_and_not_the_next(tmp_path: Path) -> None:
+    async def run(journal: Journal) -> list[object]:
+        def insert(db: sqlite3.Connection) -> None:
+            db.execute("INSERT INTO config (name, value) VALUES ('x', '1')")
+
+        def fail(_: sqlite3.Connection) -> None:
+            raise ValueError("no")
+
+        group = [journal.write(insert), journal.write(fail)]
+        results = await asyncio.gather(*group, return_exceptions=True)
+        await journal.write(insert)
+        return list(results)
+
+    journal = Journal(tmp_path)
+    group = asyncio.run(run(journal))
+    rows = journal.db.execute("SELECT * FROM config").fetchall()
+    journal.close()
+    assert [type(result) for result in group] == [ValueError, ValueError]
+    assert len(rows) == 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "names"),
     [
@@ -140,6 +165,7 @@ def test_the_front_page_and_the_health_check_answer(sandbox: Sandbox) -> None:
         ({"window": -1}, "window"),
         ({"contract": "both"}, "contract"),
         ({"webhook": "ftp://example.org"}, "webhook"),
+        ({"webhook": "http://example.org:abc"}, "webhook"),
         ({"events": {"mode": "never"}}, "events"),
         ({"faults": [{"fault": "nonsense"}]}, "nonsense"),
         ({"faults": [{"match": {"colour": "red"}, "fault": "busy"}]}, "colour"),
