@@ -27,6 +27,7 @@ ROOMS: dict[str, set[str]] = {
     "reports": {"models", "rules"},
     "lifecycle": {"conf", "rules", "models", "providers"},
     **dict.fromkeys(DOORS, BELOW),
+    "dashboard": BELOW | {"templatetags"},  # its words and pictures, as its templates know them
     # Where Django is told which doors there are.
     "apps": BELOW | {"checks", "schedule"},
     "urls": BELOW | {"api", "webhooks", "dashboard", "health"},
@@ -63,7 +64,7 @@ def _is_allowed(room: str, name: str) -> bool:
     if room == "rules" and name.startswith("django"):
         return name in DJANGO_IN_RULES
     if name == "django.conf.settings":
-        return room in ("conf", "management")
+        return room in ("conf", "management", "migrations")
     if not name.startswith("sends."):
         return True
     target = name.removeprefix("sends.")
