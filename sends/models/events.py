@@ -1,5 +1,6 @@
 """What providers told us by webhook, kept as they said it."""
 
+from collections.abc import Iterable
 from typing import ClassVar
 
 from django.db import models
@@ -30,12 +31,17 @@ class Events(models.QuerySet["ProviderEvent"]):
         """What nobody has looked at yet, oldest first: the wake's own question."""
         return self.filter(state=EventState.RECEIVED).order_by("id")
 
-    def parked_for(self, intent: SendIntent) -> "Events":
-        """What matched nothing when it came, and names this intent now that its ids are known."""
-        named = Q(tag=intent.pk.hex) | Q(message_id=intent.message_id)
-        if intent.provider_message_id:
-            named |= Q(provider_message_id=intent.provider_message_id)
-        return self.filter(named, state=EventState.PARKED, account_id=intent.account_id)
+    def parked_for(self, intents: Iterable[SendIntent]) -> "Events":
+        """What matched nothing when it came, and names one of these now that ids are known."""
+        intents = list(intents)
+        ids = [intent.provider_message_id for intent in intents if intent.provider_message_id]
+        return self.filter(
+            Q(provider_message_id__in=ids)
+            | Q(tag__in=[intent.pk.hex for intent in intents])
+            | Q(message_id__in=[intent.message_id for intent in intents]),
+            state=EventState.PARKED,
+            account__in={intent.account_id for intent in intents},
+        )
 
 
 class ProviderEvent(Row):

@@ -1,0 +1,320 @@
+"""An uncertain intent becomes certain: by the provider's word, or by an operator's decision.
+
+Every way is an operator's and goes on the record. None of them sends anything by itself that the
+provider's contract does not cover.
+"""
+
+import uuid
+from datetime import datetime
+
+from django.db import transaction
+
+from sends.lifecycle import audit
+from sends.lifecycle.acceptance import accept, accept_late, record_evidence
+from sends.lifecycle.accounts import contract_of
+from sends.lifecycle.refusals import (
+    AlreadyDecided,
+    DigestDiffers,
+    InFlight,
+    Invalid,
+    NotAllowed,
+    NotPossible,
+    TooLate,
+)
+from sends.lifecycle.roles import require_role
+from sends.lifecycle.transitions import lock_intent, move
+from sends.models import (
+    Direction,
+    Evidence,
+    EvidenceKind,
+    Person,
+    Role,
+    SendIntent,
+    database_now,
+)
+from sends.rules.contracts import Contract, Recovery
+from sends.rules.payloads import seal
+from sends.rules.statuses import Status, holds_in
+
+__all__ = [
+    "accept",
+    "accept_late",
+    "awaiting_confirmation",
+    "confirm_not_accepted",
+    "mark_accepted",
+    "mark_not_accepted",
+    "may_replay",
+    "record_evidence",
+    "replay",
+]
+
+
+def replay(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None) -> SendIntent:
+    """Let the same bytes go once more under the same key, or the same one-shot token.
+
+    Only where the contract makes that harmless, and never before a wait that is not over. The
+    provider's answer decides what follows.
+    """
+    with transaction.atomic():
+        now = now or database_now()
+        intent = _lock_uncertain(intent_id, person)
+        refusal = may_replay(intent, now)
+        if refusal is not None:
+            raise refusal
+        until = replay_until(intent, contract_of(intent.account))
+        at = max(now, *_waits(intent))
+        move(
+            intent,
+            Status.RETRY_SCHEDULED,
+            now=now,
+            next_attempt_at=at,
+            replay_until=until,
+            retrying_since=now,
+            retries_counted=0,
+            tries=0,
+            in_progress_since=None,
+            asked_by=person,
+            end_reason="",
+        )
+        facts = {"next_attempt_at": at.isoformat(), "replay_until": until and until.isoformat()}
+        _record(intent, person, "replay", now=now, facts=facts)
+    return intent
+
+
+def mark_accepted(
+    intent_id: uuid.UUID,
+    *,
+    person: Person,
+    value: str,
+    note: str,
+    provider_message_id: str = "",
+    now: datetime | None = None,
+) -> SendIntent:
+    """An operator has found that the provider took it. `value` is what shows it, `note` why."""
+    value, note = _finding(value, note)
+    with transaction.atomic():
+        now = now or database_now()
+        intent = _lock_uncertain(intent_id, person)
+        record_evidence(
+            intent,
+            kind=EvidenceKind.PERSON,
+            direction=Direction.ACCEPTED,
+            proves=True,
+            summary=note,
+            value=value,
+            person=person,
+            now=now,
+        )
+        _record(intent, person, "mark_accepted", reason=note, facts={"value": value}, now=now)
+        accept(intent, now=now, provider_message_id=provider_message_id.strip())
+    return intent
+
+
+def mark_not_accepted(
+    intent_id: uuid.UUID,
+    *,
+    person: Person,
+    value: str,
+    note: str,
+    now: datetime | None = None,
+) -> SendIntent:
+    """An operator has found that the provider did not take it.
+
+    Where the tenant's policy wants a second operator the finding waits, and the intent stays
+    uncertain, until another one confirms it; see `confirm_not_accepted`.
+    """
+    value, note = _finding(value, note)
+    with transaction.atomic():
+        now = now or database_now()
+        intent = _lock_uncertain(intent_id, person)
+        waiting = awaiting_confirmation(intent)
+        if waiting is not None:
+            raise AlreadyDecided(
+                f"{waiting.person} has found this already; another operator has to confirm it.",
+                who=str(waiting.person),
+                at=waiting.found_at,
+            )
+        alone = not intent.tenant.policy.second_operator
+        _not_accepted(intent, person, value=value, note=note, proves=alone, now=now)
+        _record(intent, person, "mark_not_accepted", reason=note, facts={"value": value}, now=now)
+        if alone:
+            _end_doubt(intent, f"{person} found that it was not accepted: {note}", now)
+    return intent
+
+
+def confirm_not_accepted(
+    intent_id: uuid.UUID, *, person: Person, note: str = "", now: datetime | None = None
+) -> SendIntent:
+    """A second operator agrees with the finding that waits: now it is proof, and doubt ends."""
+    with transaction.atomic():
+        now = now or database_now()
+        intent = _lock_uncertain(intent_id, person)
+        first = awaiting_confirmation(intent)
+        if first is None:
+            raise NotPossible("No finding waits for a second operator; mark it as not accepted.")
+        if first.person_id == person.pk:
+            raise NotAllowed("You made this finding; another operator has to confirm it.")
+        note = note.strip() or first.summary
+        _not_accepted(
+            intent, person, value=first.value, note=note, proves=True, confirms=first, now=now
+        )
+        facts = {"finding": str(first.pk), "found_by": str(first.person)}
+        _record(intent, person, "confirm_not_accepted", reason=note, facts=facts, now=now)
+        found = f"{first.person} found, and {person} confirmed, that it was not accepted: {note}"
+        _end_doubt(intent, found, now)
+    return intent
+
+
+def may_replay(intent: SendIntent, now: datetime) -> NotPossible | TooLate | InFlight | None:
+    """Why the same request may not go once more; None where it may. For screens too.
+
+    What it reads may have changed a moment later: `replay` asks it again under lock.
+    """
+    if intent.status != Status.UNCERTAIN:
+        return _elsewhere(intent)
+    for hold in holds_in(intent.holds):
+        return NotPossible(hold.label)
+    if intent.attempts.filter(closed_at=None).exists():
+        return InFlight("An attempt is still open; wait until it has ended.")
+    if seal(bytes(intent.payload.body)) != intent.digest or intent.approved_digest != intent.digest:
+        return DigestDiffers("The stored email is not what was approved, so it is not sent.")
+    if intent.attempts.filter(may_have_arrived=True).exclude(scope=intent.account.scope).exists():
+        return NotPossible(
+            "The account has changed since: another organisation at the provider does not know "
+            "the key, and would send a second email."
+        )
+    return _may_repeat(intent, contract_of(intent.account), now)
+
+
+def replay_until(intent: SendIntent, contract: Contract) -> datetime | None:
+    """The last moment for a replay; None where there is no end to it, or no contract."""
+    if not contract.may_replay or intent.window_opened_at is None:
+        return None
+    until = contract.replay_until(intent.window_opened_at)
+    return min(until, intent.replay_until) if intent.replay_until else until
+
+
+def awaiting_confirmation(intent: SendIntent) -> Evidence | None:
+    """The finding "not accepted" that waits for a second operator.
+
+    One from before the intent became uncertain again is about other attempts.
+    """
+    findings = Evidence.objects.filter(
+        intent=intent,
+        kind=EvidenceKind.PERSON,
+        direction=Direction.NOT_ACCEPTED,
+        proves=False,
+        found_at__gte=intent.status_at,
+    )
+    return findings.select_related("person").order_by("pk").last()
+
+
+def _lock_uncertain(intent_id: uuid.UUID, person: Person) -> SendIntent:
+    intent = lock_intent(intent_id)
+    require_role(person, intent.tenant, Role.OPERATOR)
+    if intent.status != Status.UNCERTAIN:
+        raise _elsewhere(intent)
+    return intent
+
+
+def _elsewhere(intent: SendIntent) -> AlreadyDecided:
+    """It is no longer where the person saw it; says what settled it."""
+    proof = intent.evidence.filter(proves=True).select_related("person").order_by("pk").last()
+    label = Status(intent.status).label.lower()
+    return AlreadyDecided(
+        f"It is {label} meanwhile." + (f" {proof.summary}" if proof else ""),
+        who=str(proof.person) if proof and proof.person else "system",
+        at=intent.status_at,
+    )
+
+
+def _may_repeat(
+    intent: SendIntent, contract: Contract, now: datetime
+) -> NotPossible | TooLate | None:
+    if contract.recovery is Recovery.ONE_SHOT and intent.token_stored:
+        until = None
+    elif contract.may_replay and intent.window_opened_at is not None:
+        until = replay_until(intent, contract)
+    else:
+        return NotPossible(
+            "This provider gives no promise about a repeated request: "
+            "a second one could send a second email."
+        )
+    earliest = max(now, *_waits(intent))
+    if until is not None and earliest >= until:
+        return TooLate(
+            "Replaying could send a second email: "
+            f"the key is only good until {until:%d %b %Y, %H:%M} UTC."
+        )
+    if intent.deadline is not None and earliest >= intent.deadline:
+        return TooLate("The deadline of this email has passed; a replay would come too late.")
+    return None
+
+
+def _waits(intent: SendIntent) -> list[datetime]:
+    """Moments before which nobody may go on, whoever asks."""
+    return [at for at in (intent.not_sooner_than, intent.not_before) if at is not None]
+
+
+def _finding(value: str, note: str) -> tuple[str, str]:
+    value, note = value.strip(), note.strip()
+    if not value:
+        raise Invalid("Say what shows it: an id, a log line, an answer of the provider's support.")
+    if not note:
+        raise Invalid("Say in a note how you found it; it is kept as evidence.")
+    return value, note
+
+
+def _not_accepted(
+    intent: SendIntent,
+    person: Person,
+    *,
+    value: str,
+    note: str,
+    proves: bool,
+    confirms: Evidence | None = None,
+    now: datetime,
+) -> None:
+    record_evidence(
+        intent,
+        kind=EvidenceKind.PERSON,
+        direction=Direction.NOT_ACCEPTED,
+        proves=proves,
+        summary=note,
+        value=value,
+        person=person,
+        confirms=confirms,
+        now=now,
+    )
+
+
+def _end_doubt(intent: SendIntent, found: str, now: datetime) -> None:
+    """The window goes on binding the key: a finding is not the provider's own answer."""
+    move(
+        intent,
+        Status.DEAD_LETTER,
+        now=now,
+        in_doubt=False,
+        next_attempt_at=None,
+        end_reason=found,
+    )
+
+
+def _record(
+    intent: SendIntent,
+    person: Person,
+    verb: str,
+    *,
+    reason: str = "",
+    facts: dict[str, object],
+    now: datetime,
+) -> None:
+    audit.record(
+        tenant=intent.tenant,
+        actor=person.email,
+        verb=verb,
+        target=audit.message_target(intent),
+        reason=reason,
+        facts=facts,
+        now=now,
+    )
