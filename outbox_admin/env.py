@@ -25,9 +25,9 @@ class WrongEnvironment(ImproperlyConfigured):
 class Environment:
     """Reads variables and remembers what was wrong, so that all of it can be said at once.
 
-    Every reader takes a variable's name and its default; one without a default is required.
-    A variable that is set but empty counts as not set. After a wrong one the reader goes on
-    with the default (or an empty value): call `complain` before using any value.
+    A reader takes a variable's name and its default; text without a default is required. A
+    variable that is set but empty counts as not set. After a wrong one the reader goes on with
+    the default: call `complain` before using any value.
     """
 
     def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
@@ -40,7 +40,9 @@ class Environment:
             raise WrongEnvironment("\n".join(self.wrong))
 
     def text(self, name: str, default: str | None = None) -> str:
-        return self._read(name, default, str, empty="")
+        if default is None and not self.variables.get(name, "").strip():
+            self.wrong.append(f"{name} is not set; it has no default.")
+        return self._read(name, default or "", str)
 
     def secret(self, name: str, default: str | None = None) -> str:
         """Text that may also stand in a file, named by the variable NAME_FILE."""
@@ -100,9 +102,9 @@ class Environment:
             )
         return path
 
-    def web_address(self, name: str, default: str | None = None) -> str:
+    def web_address(self, name: str, default: str) -> str:
         """`http://host[:port]` or `https://host[:port]`, without a path."""
-        return self._read(name, default, _web_address, empty="http://localhost")
+        return self._read(name, default, _web_address)
 
     def database(self, name: str, default: str) -> dict[str, Any]:
         """Django's ENGINE, NAME, USER, PASSWORD, HOST and PORT, from a URL.
@@ -117,21 +119,15 @@ class Environment:
             self.wrong.append(f"{name} is not a database address: {error}.")
             return _database(default)
 
-    def _read(
-        self, name: str, default: T | None, parse: Callable[[str], T], empty: T | None = None
-    ) -> T:
+    def _read(self, name: str, default: T, parse: Callable[[str], T]) -> T:
         text = self.variables.get(name, "").strip()
-        fallback = default if default is not None else empty
-        assert fallback is not None
         if not text:
-            if default is None:
-                self.wrong.append(f"{name} is not set; it has no default.")
-            return fallback
+            return default
         try:
             return parse(text)
         except ValueError as error:
             self.wrong.append(f'{name} is "{text}"; {error}.')
-            return fallback
+            return default
 
     def _from_file(self, name: str, path: str) -> str:
         try:

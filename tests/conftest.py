@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
@@ -11,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 from sends.models import triggers
-from tests import browsers
+from tests import browsers, ports
 
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "database_url"}
 
@@ -79,10 +78,8 @@ def process_env(data_dir: Path) -> dict[str, str]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A port of the loopback that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of the loopback that nobody listens on; `tests.ports` has more."""
+    return ports.free_port()
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ import psutil
 import pytest
 from django.conf import settings
 
+from tests.ports import free_port
+
 START_SECONDS = 120
 
 
@@ -66,18 +68,10 @@ class Installation:
                 self.lines.append(line.rstrip("\n"))
 
 
-def two_free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], two.getsockname()[1]
-
-
 @pytest.fixture
 def up_env(process_env: dict[str, str]) -> dict[str, str]:
-    port, sandbox_port = two_free_ports()
     kept = {name: value for name, value in process_env.items() if name != "OUTBOX_SECRET_KEY"}
-    return kept | {"PORT": str(port), "SANDBOX_PORT": str(sandbox_port)}
+    return kept | {"PORT": str(free_port()), "SANDBOX_PORT": str(free_port())}
 
 
 @pytest.fixture

@@ -85,7 +85,11 @@ class Command(BaseCommand):
     def start(self, group: Group, asked: list[int]) -> str:
         """Start all three and wait until they answer; what went wrong, or nothing."""
         began = time.time()
-        env = os.environ | {"PYTHONUNBUFFERED": "1", "OUTBOX_DATA_DIR": str(conf.data_dir)}
+        env = os.environ | {
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONPATH": str(settings.BASE_DIR),  # where `-m sends.sandbox` is, wherever we are
+            "OUTBOX_DATA_DIR": str(conf.data_dir),
+        }
         manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
         group.start("web", [*manage, "serve", f"--port={conf.port}"], env)
         group.start("sandbox", sandbox_command(), env)
