@@ -5,7 +5,7 @@ import idna
 
 def domain_of(address: str) -> str:
     """The domain in lower case and in its ASCII form (IDNA 2008), for throttles and matching."""
-    domain = address.rpartition("@")[2].casefold().rstrip(".")
+    domain = address.rpartition("@")[2].lower().rstrip(".")  # not folded: faß is not fass
     try:
         return idna.encode(domain, uts46=True).decode("ascii")
     except idna.IDNAError:
