@@ -59,7 +59,7 @@ class _Walk:
         self.at += 2 if many else 1
         path = self.table(self.key(), is_new_element=many)
         self.at += 2 if many else 1
-        self.lines[path] = line
+        self.note(path, line)
         return path
 
     def table(self, key: tuple[str, ...], *, is_new_element: bool) -> Path:
@@ -76,11 +76,15 @@ class _Walk:
     def pair(self, table: Path) -> None:
         line = self.line()
         path = (*table, *self.key())
-        for length in range(len(table) + 1, len(path) + 1):
-            self.lines.setdefault(path[:length], line)
+        self.note(path, line)
         self.at += 1  # the equals sign
         self.take(BLANK)
         self.value(path)
+
+    def note(self, path: Path, line: int) -> None:
+        """Also for the tables around it that have no line of their own."""
+        for length in range(1, len(path) + 1):
+            self.lines.setdefault(path[:length], line)
 
     def key(self) -> tuple[str, ...]:
         inner: Any = tomllib.loads(f"{self.take(KEY)} = 0")
