@@ -22,6 +22,11 @@ class Conf:
         """Touched while a worker lives: its age says whether one does."""
         return self.data_dir / "worker.beat"
 
+    @property
+    def worker_stopping(self) -> Path:
+        """There while the worker is asked to stop: its drains claim nothing more."""
+        return self.data_dir / "worker.stopping"
+
 
 conf = Conf(
     url=settings.OUTBOX_URL,

@@ -28,9 +28,15 @@ from sends.rules.statuses import (
 
 class Intents(models.QuerySet["SendIntent"]):
     def due(self, now: datetime) -> "Intents":
-        """What a claim may take at `now`, scopes aside: the claim's and the wake's own question."""
+        """What a claim may take at `now`, scopes aside: the claim's and the wake's own question.
+
+        What is too late, lapsed or past its window is not due: the sweep ends it.
+        """
         return self.filter(
             Q(in_doubt=False, replay_until=None) | Q(replay_until__gt=now) | Q(token_stored=True),
+            Q(deadline=None) | Q(deadline__gt=now),
+            Q(approval_expires_at=None) | Q(approval_expires_at__gt=now) | Q(in_doubt=True),
+            Q(not_sooner_than=None) | Q(not_sooner_than__lte=now),
             status__in=CLAIMABLE,
             next_attempt_at__lte=now,
             holds=0,
@@ -56,14 +62,14 @@ class Intents(models.QuerySet["SendIntent"]):
 
     def too_late(self, now: datetime) -> "Intents":
         """Waiting to be sent past their deadline."""
-        return self.filter(status__in=CLAIMABLE, in_doubt=False, deadline__lt=now)
+        return self.filter(status__in=CLAIMABLE, deadline__lte=now)
 
     def lapsed(self, now: datetime) -> "Intents":
         """Nobody decided, or answered a request for changes, in time."""
         return self.filter(status__in=UNDECIDED, decide_by__lt=now)
 
     def approval_expired(self, now: datetime) -> "Intents":
-        return self.filter(status__in=CLAIMABLE, in_doubt=False, approval_expires_at__lt=now)
+        return self.filter(status__in=CLAIMABLE, in_doubt=False, approval_expires_at__lte=now)
 
     def current(self) -> "Intents":
         """The latest version of each action."""

@@ -1,0 +1,333 @@
+"""Lease what is due, open its attempts, and commit that they go on the wire."""
+
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from sends.lifecycle.accounts import contract_of, facts_of, sender_facts
+from sends.lifecycle.anomalies import open_anomaly
+from sends.lifecycle.halts import turn_off
+from sends.lifecycle.transitions import lock_intent, move
+from sends.models import (
+    Account,
+    AnomalyKind,
+    Attempt,
+    Cause,
+    Delivery,
+    Installation,
+    SendIntent,
+    Switch,
+    database_now,
+    new_id,
+)
+from sends.providers.adapter import AccountFacts, Adapter, Request, Submission
+from sends.providers.credentials import CredentialError
+from sends.providers.http import clock
+from sends.providers.registry import adapter_for
+from sends.rules.contracts import Contract
+from sends.rules.outcomes import Outcome
+from sends.rules.payloads import seal, thaw
+from sends.rules.statuses import Status
+
+logger = logging.getLogger("sends.claim")
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """One attempt that a worker holds the lease of, with all it needs to make it.
+
+    `request` is None where it could not be built, and `fault` says why. `not_after`, a moment of
+    `http.clock`, is the last at which the first byte may leave: later the answer could come
+    after the lease.
+    """
+
+    intent_id: uuid.UUID
+    attempt_id: uuid.UUID
+    number: int
+    lease_token: uuid.UUID
+    scopes: frozenset[uuid.UUID]
+    adapter: Adapter
+    account_id: uuid.UUID
+    account: AccountFacts
+    contract: Contract
+    request: Request | None
+    fault: str
+    not_after: float
+
+
+@cache
+def installation_id() -> uuid.UUID:
+    return Installation.objects.values_list("pk", flat=True).get()
+
+
+def anything_due() -> bool:
+    """Whether a claim would find something now: the wake's question, read without a lock."""
+    return bool(_candidates(database_now(), 1))
+
+
+def claim(worker: str, *, at_most: int) -> list[Claimed]:
+    """Take up to `at_most` due intents, each leased and with its attempt open.
+
+    Of two workers that ask at once each gets other intents. Where the account has a contract
+    this is the dispatch too: a repeat is harmless, so the attempt counts as on the wire from
+    here on. Where it has none, `dispatch` must commit that first.
+    """
+    candidates = _candidates(database_now(), at_most)
+    if not candidates:
+        return []
+    with transaction.atomic():
+        clock_now, now = clock(), database_now()
+        intents = _lock_due(candidates, now)
+        stopped = _stop_suppressed(intents, now)
+        altered = {i.pk for i in intents if not _is_what_was_approved(i)}
+        unreadable: dict[uuid.UUID, str] = {}
+        claimed = []
+        for intent in intents:
+            if intent.pk in stopped | altered:
+                continue
+            try:
+                taken = _open(intent, worker, now, clock_now)
+            except CredentialError as error:
+                unreadable[intent.account_id] = str(error)
+            else:
+                claimed += [taken] if taken else []
+    for intent_id in altered:
+        _report_altered(intent_id)
+    for account_id, reason in unreadable.items():
+        turn_off(account_id, by="system", reason=reason, cause=Cause.BLOCKED)
+    return claimed
+
+
+def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
+    """Commit that these attempts go on the wire now; without that commit none may.
+
+    For accounts without a contract: an attempt that has no such mark certainly left nothing, and
+    may be repeated. What may no longer go (halted, held, suppressed, its lease lost) is released
+    and left out of the answer.
+    """
+    if not claimed:
+        return []
+    with transaction.atomic():
+        now = database_now()
+        scopes = frozenset[uuid.UUID]().union(*(c.scopes for c in claimed))
+        closed = Switch.objects.closed_among(scopes, now)
+        rows = {
+            intent.pk: intent
+            for intent in SendIntent.objects.filter(
+                pk__in=[c.intent_id for c in claimed], status=Status.IN_FLIGHT
+            )
+            .select_for_update(no_key=True)
+            .order_by("id")
+        }
+        suppressed = _suppressed(rows)
+        going = []
+        for c in claimed:
+            intent = rows.get(c.intent_id)
+            if intent is None or intent.lease_token != c.lease_token:
+                continue  # the lease was lost; whoever took it closed the attempt
+            if c.scopes & closed or intent.holds or c.intent_id in suppressed:
+                _release(intent, c, now)
+                continue
+            Attempt.objects.filter(pk=c.attempt_id).update(dispatched_at=now)
+            _bind(intent, c)
+            going.append(c)
+    return going
+
+
+def _candidates(now: datetime, at_most: int) -> list[SendIntent]:
+    """Due intents of open scopes, account by account, so that no account blocks another."""
+    closed = set(Switch.objects.off(now).values_list("pk", flat=True))
+    if installation_id() in closed or at_most < 1:
+        return []
+    due = SendIntent.objects.due(now).through_open_scopes(closed)
+    due = due.only("id", "tenant_id", "account_id", "sender_id", "run_id", "next_attempt_at")
+    on_the_wire = Counter(
+        SendIntent.objects.filter(status=Status.IN_FLIGHT).values_list("account_id", flat=True)
+    )
+    found: list[SendIntent] = []
+    for account_id, tenant_id, limit in Account.objects.values_list(
+        "pk", "tenant_id", "concurrency"
+    ):
+        free = min(limit - on_the_wire[account_id], at_most)
+        if free > 0 and account_id not in closed and tenant_id not in closed:
+            found += due.filter(account_id=account_id).order_by("next_attempt_at")[:free]
+    found.sort(key=lambda intent: intent.next_attempt_at or now)
+    return found[:at_most]
+
+
+def _lock_due(candidates: Iterable[SendIntent], now: datetime) -> list[SendIntent]:
+    """Those of them that are still due, locked, their switches read under lock before."""
+    candidates = list(candidates)
+    scopes = frozenset[uuid.UUID]().union(*(_scopes(intent) for intent in candidates))
+    closed = Switch.objects.closed_among(scopes, now)
+    due = (
+        SendIntent.objects.due(now)
+        .filter(pk__in=[intent.pk for intent in candidates])
+        .select_related("account", "sender", "payload", "tenant__policy")
+        .select_for_update(skip_locked=True, no_key=True, of=("self",))
+        .order_by("id")
+    )
+    return [intent for intent in due if not _scopes(intent) & closed]
+
+
+def _scopes(intent: SendIntent) -> frozenset[uuid.UUID]:
+    """Every scope whose switch can stop this intent."""
+    scopes = {installation_id(), intent.tenant_id, intent.account_id, intent.sender_id}
+    if intent.run_id is not None:
+        scopes.add(intent.run_id)
+    return frozenset(scopes)
+
+
+def _suppressed(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """Which of these intents have a suppressed recipient, and one such address of each."""
+    found = Delivery.objects.filter(intent__in=list(ids)).suppressed()
+    return dict(found.values_list("intent_id", "address"))
+
+
+def _stop_suppressed(intents: Iterable[SendIntent], now: datetime) -> set[uuid.UUID]:
+    """One suppressed recipient stops the whole intent: a frozen payload is not trimmed."""
+    rows = {intent.pk: intent for intent in intents}
+    suppressed = _suppressed(rows)
+    for intent_id, address in suppressed.items():
+        _stop(rows[intent_id], f"{address} was suppressed after this email was approved", now)
+    return set(suppressed)
+
+
+def _stop(intent: SendIntent, reason: str, now: datetime) -> None:
+    """The end of an intent that may no longer be sent; what is in doubt stays in doubt."""
+    to = Status.UNCERTAIN if intent.in_doubt else Status.DEAD_LETTER
+    move(intent, to, now=now, end_reason=reason)
+
+
+def _is_what_was_approved(intent: SendIntent) -> bool:
+    return seal(bytes(intent.payload.body)) == intent.digest == intent.approved_digest
+
+
+def _report_altered(intent_id: uuid.UUID) -> None:
+    """The stored bytes are not those that were approved: nothing of this action is sent."""
+    with transaction.atomic():
+        intent = lock_intent(intent_id)
+        if seal(bytes(intent.payload.body)) != intent.digest:
+            open_anomaly(
+                intent,
+                kind=AnomalyKind.DIGEST_DIFFERS,
+                detail="The stored email does not have the digest that was approved.",
+                now=database_now(),
+            )
+
+
+def _open(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> Claimed | None:
+    """Lease one locked intent and open its attempt; None when it may not be made."""
+    account = intent.account
+    adapter = adapter_for(account.provider)
+    contract = contract_of(account)
+    facts = facts_of(account)
+    request, fault = _request(intent, adapter, facts)
+    if request is not None and _would_differ(intent, request, account):
+        _stop(intent, "the request would differ from the one that may have arrived", now)
+        return None
+
+    lease = intent.tenant.policy.lease
+    token = new_id()
+    move(
+        intent,
+        Status.IN_FLIGHT,
+        now=now,
+        lease_token=token,
+        lease_expires_at=now + lease,
+        attempt_count=intent.attempt_count + 1,
+        tries=intent.tries + 1,
+    )
+    attempt = Attempt.objects.create(
+        intent=intent,
+        number=intent.attempt_count,
+        account=account,
+        scope=account.scope,
+        lease_token=token,
+        worker=worker,
+        asked_by_id=intent.asked_by_id,
+        idempotency_key=adapter.wire_key(intent.idempotency_key),
+        digest=intent.digest,
+        request_digest=request.digest if request else "",
+        contract=summary(contract),
+        opened_at=now,
+        dispatched_at=now if contract.may_replay and request else None,
+    )
+    claimed = Claimed(
+        intent_id=intent.pk,
+        attempt_id=attempt.pk,
+        number=attempt.number,
+        lease_token=token,
+        scopes=_scopes(intent),
+        adapter=adapter,
+        account_id=account.pk,
+        account=facts,
+        contract=contract,
+        request=request,
+        fault=fault,
+        not_after=clock_now + (lease - account.request_deadline).total_seconds(),
+    )
+    if attempt.dispatched_at:
+        _bind(intent, claimed)
+    return claimed
+
+
+def _request(
+    intent: SendIntent, adapter: Adapter, facts: AccountFacts
+) -> tuple[Request | None, str]:
+    """The request, or why there is none: the provider's API cannot say this, or our own fault."""
+    submission = Submission(
+        frozen=thaw(bytes(intent.payload.body)),
+        sender=sender_facts(intent.sender),
+        tag=intent.pk.hex,
+        wire_key=adapter.wire_key(intent.idempotency_key),
+    )
+    try:
+        return adapter.build(submission, facts), ""
+    except Exception as error:
+        logger.exception("intent %s: the request could not be built", intent.pk)
+        return None, f"{type(error).__name__}: {error}"
+
+
+def _would_differ(intent: SendIntent, request: Request, account: Account) -> bool:
+    """Whether this is no repeat of the request that may have arrived under this key."""
+    return intent.window_opened_at is not None and (
+        intent.request_digest != request.digest or intent.dispatch_scope != account.scope
+    )
+
+
+def _bind(intent: SendIntent, claimed: Claimed) -> None:
+    """Note what goes on the wire: every later attempt must be its repeat."""
+    assert claimed.request is not None
+    SendIntent.objects.filter(pk=intent.pk).update(
+        request_digest=claimed.request.digest, dispatch_scope=claimed.account.scope
+    )
+
+
+def _release(intent: SendIntent, claimed: Claimed, now: datetime) -> None:
+    """Close the attempt of an intent that was claimed but may not go, and put it back."""
+    Attempt.objects.filter(pk=claimed.attempt_id, closed_at=None).update(
+        closed_at=now, outcome=Outcome.RELEASED, reason="stopped before dispatch"
+    )
+    to = Status.RETRY_SCHEDULED if intent.in_doubt else Status.QUEUED
+    move(intent, to, now=now, next_attempt_at=now, tries=F("tries") - 1)
+
+
+def summary(contract: Contract) -> dict[str, Any]:
+    """The contract in force, as the attempt keeps it."""
+    return {
+        "recovery": contract.recovery,
+        "window_seconds": contract.safe_window.total_seconds(),
+        "window_assumed": contract.window_is_assumed,
+        "settle_seconds": contract.settle_time.total_seconds(),
+        "source": contract.source,
+        "checked_on": contract.checked_on.isoformat(),
+    }

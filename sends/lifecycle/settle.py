@@ -1,0 +1,373 @@
+"""Write what happened to attempts, fenced by their lease, and act on what follows from it."""
+
+import logging
+import random
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db.models import F
+
+from sends.lifecycle import events, resolve
+from sends.lifecycle.anomalies import open_anomaly
+from sends.lifecycle.halts import turn_off
+from sends.lifecycle.submit import Submitted
+from sends.lifecycle.transitions import lock_intent, move
+from sends.models import (
+    AnomalyKind,
+    Attempt,
+    Cause,
+    Delivery,
+    Run,
+    SendIntent,
+    database_now,
+)
+from sends.rules import decisions
+from sends.rules.addresses import normal
+from sends.rules.contracts import Contract
+from sends.rules.decisions import Decision, History, decide
+from sends.rules.outcomes import (
+    COUNTED,
+    DOUBTFUL,
+    TOOK_IT,
+    BlockScope,
+    Happened,
+    Outcome,
+    Phase,
+    classify,
+)
+from sends.rules.statuses import HOLD_BITS, DeliveryState, Hold, Status
+
+logger = logging.getLogger("sends.attempt")
+
+# Between two tries to save a result: a database that restarts is back within seconds.
+SAVE_AGAIN_AFTER = timedelta(seconds=0.5)
+# A blocked intent waits for its switch, which is turned off just after.
+BLOCKED_WAIT = timedelta(seconds=1)
+
+
+@dataclass
+class Aftermath:
+    """What follows once results are committed; each part can fail and be repeated alone."""
+
+    accepted: list[uuid.UUID] = field(default_factory=list)
+    blocked: dict[uuid.UUID, str] = field(default_factory=dict)
+    late: list[Submitted] = field(default_factory=list)
+
+
+def settle(results: Sequence[Submitted]) -> None:
+    """Save these results, in one transaction where they may share one.
+
+    Repeated until it succeeds, past the lease too; the provider is never called again for it. A
+    result that the database refuses as such is not repeated: its intent becomes uncertain.
+    """
+    alone = [r for r in results if not r.claimed.contract.may_replay or _is_conflict(r)]
+    together = [r for r in results if r not in alone]
+    if together and not _saved(together):
+        alone += together
+    for result in alone:
+        while not _saved([result]):
+            time.sleep(SAVE_AGAIN_AFTER.total_seconds())
+
+
+def _is_conflict(result: Submitted) -> bool:
+    outcome = classify(result.happened, result.claimed.contract)
+    return outcome is Outcome.KEY_CONFLICT
+
+
+def _saved(results: Sequence[Submitted]) -> bool:
+    """Whether this group is saved now; a group of one that is refused is saved as uncertain."""
+    try:
+        after = _save(results)
+    except (OperationalError, InterfaceError):
+        logger.exception("%d results could not be saved; trying again", len(results))
+        connection.close()
+        return False
+    except DatabaseError as error:
+        if len(results) > 1:
+            return False
+        logger.exception("attempt %s: its result is refused", results[0].claimed.attempt_id)
+        after = _save([_unsavable(results[0], error)])
+    follow_up(after)
+    return True
+
+
+def _unsavable(result: Submitted, error: DatabaseError) -> Submitted:
+    """The same attempt with nothing of the answer but that it cannot be kept."""
+    happened = Happened(phase=Phase.SENT, error="unsavable", message=type(error).__name__)
+    return Submitted(result.claimed, happened, final=True)
+
+
+def _save(results: Sequence[Submitted]) -> Aftermath:
+    after = Aftermath()
+    with transaction.atomic():
+        now = database_now()
+        intents = _lock(results)
+        for result in results:
+            claimed, intent = result.claimed, intents[result.claimed.intent_id]
+            if intent.status != Status.IN_FLIGHT or intent.lease_token != claimed.lease_token:
+                _close_late(result, now)
+                after.late.append(result)
+                continue
+            attempt = Attempt.objects.get(pk=claimed.attempt_id)
+            settle_attempt(
+                intent, attempt, result.happened, claimed.contract, now, after, final=result.final
+            )
+        _mark_accepted(after.accepted, now)
+    return after
+
+
+def _lock(results: Sequence[Submitted]) -> dict[uuid.UUID, SendIntent]:
+    if len(results) == 1:
+        # Alone, its action comes first: what follows may be an anomaly of the action.
+        lock_intent(results[0].claimed.intent_id)
+    rows = (
+        SendIntent.objects.filter(pk__in=[result.claimed.intent_id for result in results])
+        .select_related("tenant__policy")
+        .select_for_update(no_key=True, of=("self",))
+        .order_by("id")
+    )
+    return {intent.pk: intent for intent in rows}
+
+
+def settle_attempt(
+    intent: SendIntent,
+    attempt: Attempt,
+    happened: Happened,
+    contract: Contract,
+    now: datetime,
+    after: Aftermath,
+    *,
+    final: bool = False,
+) -> None:
+    """Close the open attempt of a locked intent in flight, and take the step that follows.
+
+    `final` allows no further attempt: what may have arrived is then uncertain.
+    """
+    outcome = classify(happened, contract)
+    history = _history(intent, attempt, outcome, now)
+    policy = intent.tenant.policy.retries
+    reason = describe(happened, outcome)
+    decision = decide(
+        outcome,
+        history,
+        contract,
+        policy,
+        now,
+        chance=random.random(),
+        asked=happened.retry_after,
+        reason=reason,
+        block=happened.block,
+    )
+    if final:
+        decision = decisions.Uncertain(reason)
+    _close(attempt, happened, outcome, reason, decision, now)
+    _act(intent, attempt, happened, outcome, history, decision, contract, now, after)
+    _log(intent, attempt, happened, outcome, decision)
+
+
+def _history(intent: SendIntent, attempt: Attempt, outcome: Outcome, now: datetime) -> History:
+    opened = intent.window_opened_at
+    if opened is None and outcome in DOUBTFUL:
+        opened = attempt.opened_at
+    since = intent.in_progress_since or now
+    return History(
+        counted=intent.retries_counted,
+        tries=max(intent.tries, 1),
+        first_at=intent.retrying_since,
+        in_doubt=intent.in_doubt,
+        window_opened_at=opened,
+        token_stored=intent.token_stored,
+        in_progress_since=since if outcome is Outcome.KEY_IN_PROGRESS else None,
+        cancel_asked=bool(intent.holds & HOLD_BITS[Hold.CANCEL_ASKED]),
+        deadline=intent.deadline,
+    )
+
+
+def describe(happened: Happened, outcome: Outcome) -> str:
+    """What happened in one line of plain words, for the timeline and the agent."""
+    if happened.status is not None:
+        code = f" {happened.code}" if happened.code else ""
+        said = f": {happened.message}" if happened.message else ""
+        return f"HTTP {happened.status}{code}{said}"[:1000]
+    if happened.error == "lost":
+        return "the worker was lost before it could say what happened"
+    if happened.message:
+        return f"{happened.error}: {happened.message}"[:1000]
+    return f"{happened.error or outcome.label} while {Phase(happened.phase).label}"
+
+
+def _close(
+    attempt: Attempt,
+    happened: Happened,
+    outcome: Outcome,
+    reason: str,
+    decision: Decision,
+    now: datetime,
+) -> None:
+    columns: dict[str, Any] = {
+        "closed_at": now,
+        "outcome": outcome,
+        "reason": reason,
+        "phase": happened.phase,
+        "may_have_arrived": outcome in DOUBTFUL or outcome in TOOK_IT,
+        "error": happened.error[:40],
+        "http_status": happened.status,
+        "code": happened.code[:120],
+        "provider_message_id": happened.proof,
+        "provider_thread_id": happened.thread,
+        "replayed": happened.replayed,
+        "bytes_sent": happened.bytes_sent,
+        "bytes_total": happened.bytes_total,
+        "seconds": happened.seconds,
+        "body": happened.body,
+        "retry_after": happened.retry_after,
+        "next_attempt_at": decision.at if isinstance(decision, decisions.RetryAt) else None,
+    }
+    Attempt.objects.filter(pk=attempt.pk, closed_at=None).update(**columns)
+    for name, value in columns.items():
+        setattr(attempt, name, value)
+
+
+def _close_late(result: Submitted, now: datetime) -> None:
+    """The lease was lost: somebody else says what follows, but what we learnt is kept."""
+    attempt = Attempt.objects.filter(pk=result.claimed.attempt_id, closed_at=None).first()
+    if attempt is not None:
+        outcome = classify(result.happened, result.claimed.contract)
+        reason = describe(result.happened, outcome)
+        _close(attempt, result.happened, outcome, reason, decisions.Release(), now)
+
+
+def _act(
+    intent: SendIntent,
+    attempt: Attempt,
+    happened: Happened,
+    outcome: Outcome,
+    history: History,
+    decision: Decision,
+    contract: Contract,
+    now: datetime,
+    after: Aftermath,
+) -> None:
+    columns: dict[str, Any] = {
+        "retries_counted": intent.retries_counted + (outcome in COUNTED),
+        "in_progress_since": history.in_progress_since,
+        "window_opened_at": history.window_opened_at,
+        "asked_by": None,
+    }
+    match decision:
+        case decisions.Accept():
+            ids = {
+                "provider_message_id": happened.proof,
+                "provider_thread_id": happened.thread,
+            }
+            move(
+                intent, Status.SUBMITTED, now=now, in_doubt=False, accepted_at=now, **ids, **columns
+            )
+            after.accepted.append(intent.pk)
+            _refuse_recipients(intent, happened.refused, now)
+        case decisions.RetryAt(at, in_doubt, not_sooner, until):
+            move(
+                intent,
+                Status.RETRY_SCHEDULED,
+                now=now,
+                next_attempt_at=at,
+                in_doubt=in_doubt,
+                not_sooner_than=not_sooner,
+                replay_until=until,
+                **columns,
+            )
+            _count_retry(intent)
+        case decisions.Release():
+            to = Status.RETRY_SCHEDULED if intent.in_doubt else Status.QUEUED
+            move(intent, to, now=now, next_attempt_at=now, tries=F("tries") - 1)
+        case decisions.DeadLetter(reason):
+            move(intent, Status.DEAD_LETTER, now=now, end_reason=reason, **columns)
+        case decisions.Cancel(reason):
+            move(intent, Status.CANCELLED, now=now, end_reason=reason, **columns)
+        case decisions.Uncertain(reason, is_anomaly):
+            _become_uncertain(intent, reason, contract, now, columns)
+            if is_anomaly:
+                open_anomaly(intent, kind=AnomalyKind.KEY_CONFLICT, detail=reason, now=now)
+        case decisions.Hold(scope, reason, uncertain):
+            scope_id = intent.sender_id if scope is BlockScope.SENDER else intent.account_id
+            after.blocked[scope_id] = reason
+            if uncertain:
+                _become_uncertain(intent, reason, contract, now, columns)
+            else:
+                wait = {"next_attempt_at": now + BLOCKED_WAIT, "tries": F("tries") - 1}
+                move(intent, Status.RETRY_SCHEDULED, now=now, **wait, **columns)
+
+
+def _become_uncertain(
+    intent: SendIntent, reason: str, contract: Contract, now: datetime, columns: dict[str, Any]
+) -> None:
+    opened = columns["window_opened_at"]
+    until = contract.replay_until(opened) if opened and contract.may_replay else None
+    settled_at = now + contract.settle_time if contract.may_replay else None
+    move(
+        intent,
+        Status.UNCERTAIN,
+        now=now,
+        in_doubt=True,
+        end_reason=reason,
+        replay_until=until,
+        not_sooner_than=settled_at,
+        **columns,
+    )
+
+
+def _count_retry(intent: SendIntent) -> None:
+    if intent.run_id is not None:
+        Run.objects.filter(pk=intent.run_id).update(retries_used=F("retries_used") + 1)
+
+
+def _mark_accepted(accepted: Sequence[uuid.UUID], now: datetime) -> None:
+    waiting = Delivery.objects.filter(intent__in=accepted, state=DeliveryState.WAITING)
+    if accepted:
+        waiting.update(state=DeliveryState.ACCEPTED, changed_at=now)
+
+
+def _refuse_recipients(intent: SendIntent, refused: Sequence[str], now: datetime) -> None:
+    if refused:
+        Delivery.objects.filter(intent=intent, normal__in=[normal(a) for a in refused]).update(
+            state=DeliveryState.REFUSED, reason="refused by the provider", changed_at=now
+        )
+
+
+def _log(
+    intent: SendIntent,
+    attempt: Attempt,
+    happened: Happened,
+    outcome: Outcome,
+    decision: Decision,
+) -> None:
+    logger.info(
+        "attempt=%s intent=%s number=%d outcome=%s decision=%s phase=%s http_status=%s error=%s "
+        "bytes=%d/%d seconds=%s",
+        attempt.pk,
+        intent.pk,
+        attempt.number,
+        outcome,
+        type(decision).__name__,
+        Phase(happened.phase).name,
+        happened.status or "-",
+        happened.error or "-",
+        happened.bytes_sent,
+        happened.bytes_total,
+        happened.seconds.get("end", "-"),
+    )
+
+
+def follow_up(after: Aftermath) -> None:
+    """What comes after the commit: switches, evidence, and events that came before the answer."""
+    for scope_id, reason in after.blocked.items():
+        turn_off(scope_id, by="system", reason=reason, cause=Cause.BLOCKED)
+    for result in after.late:
+        claimed = result.claimed
+        resolve.accept_late(claimed.intent_id, claimed.attempt_id, result.happened, claimed.contract)
+    events.catch_up(after.accepted)

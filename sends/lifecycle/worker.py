@@ -1,0 +1,114 @@
+"""The loop of a worker: claim, submit, settle; and when it stops."""
+
+import fcntl
+import os
+import queue
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cache
+
+from django.db import close_old_connections
+
+from sends.conf import conf
+from sends.lifecycle.claim import Claimed, claim, dispatch
+from sends.lifecycle.settle import settle
+from sends.lifecycle.submit import Submitted, submit
+from sends.providers.http import Http
+
+# After its slice a drain claims nothing more and frees its slot, so that another can start.
+SLICE = timedelta(seconds=5)
+# Results are saved within this time, in small groups.
+SAVE_WITHIN = timedelta(milliseconds=30)
+# Between two looks for more work while requests are on the wire.
+LOOK_AGAIN = timedelta(milliseconds=100)
+
+
+def drain() -> int:
+    """Send what is due until nothing is, or the slice is over; how many attempts were made.
+
+    Safe to run at any time, any number of times: it takes one of the machine's slots, or does
+    nothing when all are taken. It returns when the last answer is saved.
+    """
+    with _slot() as slot:
+        if slot is None:
+            return 0
+        close_old_connections()
+        return _Drain(f"{socket.gethostname()}:{os.getpid()}:{slot}").run()
+
+
+@contextmanager
+def _slot() -> Iterator[int | None]:
+    """One of the drains that may run on this machine; the kernel frees it on any death."""
+    for number in range(conf.worker_drains):
+        with (conf.data_dir / f"drain-{number}.lock").open("w") as lock:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield number
+                return
+    yield None
+
+
+@cache
+def _http() -> Http:
+    """The keep-alive connections of this process."""
+    return Http()
+
+
+class _Drain:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.parent = os.getppid()
+        self.ends_at = time.monotonic() + SLICE.total_seconds()
+        self.results: queue.SimpleQueue[Submitted] = queue.SimpleQueue()
+        self.on_the_wire = 0
+        self.made = 0
+
+    def run(self) -> int:
+        with ThreadPoolExecutor(conf.worker_threads, "submit") as pool:
+            look_at = 0.0
+            while True:
+                if self._may_claim() and time.monotonic() >= look_at:
+                    taken = self._start(pool)
+                    look_at = 0.0 if taken else time.monotonic() + LOOK_AGAIN.total_seconds()
+                if not self.on_the_wire:
+                    return self.made
+                self._save()
+
+    def _may_claim(self) -> bool:
+        # When its parent is gone this process is an orphan of a cluster that was killed.
+        return (
+            self.on_the_wire < conf.worker_threads
+            and time.monotonic() < self.ends_at
+            and os.getppid() == self.parent
+            and not conf.worker_stopping.exists()
+        )
+
+    def _start(self, pool: ThreadPoolExecutor) -> int:
+        """Claim no more than there are free threads, so that nothing claimed has to wait."""
+        claimed = claim(self.name, at_most=conf.worker_threads - self.on_the_wire)
+        with_contract = [c for c in claimed if c.contract.may_replay]
+        for taken in with_contract + dispatch([c for c in claimed if c not in with_contract]):
+            self.on_the_wire += 1
+            self.made += 1
+            pool.submit(self._submit, taken)
+        return len(claimed)
+
+    def _submit(self, claimed: Claimed) -> None:
+        self.results.put(submit(claimed, _http()))
+
+    def _save(self) -> None:
+        """Save what comes back within a moment of the first answer."""
+        results: list[Submitted] = []
+        save_at = time.monotonic() + SAVE_WITHIN.total_seconds()
+        while len(results) < self.on_the_wire:
+            with suppress(queue.Empty):
+                results.append(self.results.get(timeout=max(save_at - time.monotonic(), 0)))
+                continue
+            break
+        self.on_the_wire -= len(results)
+        if results:
+            settle(results)

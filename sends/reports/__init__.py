@@ -1,0 +1,1 @@
+"""Read only: what screens, exports and agents ask of the ledger."""
