@@ -67,3 +67,28 @@ def queue(intent: SendIntent, *, undo_time: timedelta, now: datetime) -> None:
         retries_counted=0,
         tries=0,
     )
+
+
+def return_to_approval(intent: SendIntent, *, now: datetime, drop: str = "") -> None:
+    """Back to AWAITING_APPROVAL, with time to decide even where that had passed.
+
+    `drop` says why the approvals collected so far no longer count; without it they stay.
+    """
+    if drop:
+        standing = Approval.objects.filter(intent=intent, verdict=Verdict.APPROVE, undone_at=None)
+        standing.update(undone_at=now, undo_reason=drop)
+    decide_by = intent.decide_by
+    if decide_by is not None and decide_by <= now:
+        decide_by = now + Policy.objects.get(tenant=intent.tenant_id).decide_by
+    move(
+        intent,
+        Status.AWAITING_APPROVAL,
+        now=now,
+        decide_by=decide_by,
+        approved_digest="",
+        approved_at=None,
+        approval_expires_at=None,
+        undo_until=None,
+        next_attempt_at=None,
+        end_reason="",
+    )

@@ -1,7 +1,9 @@
 """What people decide about a frozen version: approve, send back, take the decision back."""
 
 import uuid
-from datetime import datetime, timedelta
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 
 from django.db import transaction
 
@@ -12,7 +14,27 @@ from sends.lifecycle.approval import (
     earliest_attempt,
     people_missing,
     queue,
+    return_to_approval,
     standing_approvals,
+)
+from sends.lifecycle.cancelling import (
+    cancel,
+    cancel_too_late,
+    expire_approvals,
+    lapse,
+    withdraw,
+)
+from sends.lifecycle.intake import Terms, create_action, create_version
+from sends.lifecycle.obstacles import (
+    moment,
+    refuse_cancel_asked,
+    refuse_ended_run,
+    refuse_older_version,
+    refuse_other_active_version,
+    refuse_other_digest,
+    refuse_out,
+    refuse_suppressed,
+    why_decided,
 )
 from sends.lifecycle.refusals import (
     AlreadyAccepted,
@@ -30,23 +52,25 @@ from sends.lifecycle.refusals import (
     TooLate,
     VersionChanged,
 )
-from sends.lifecycle.roles import require_role
-from sends.lifecycle.transitions import lock_intent
+from sends.lifecycle.roles import require_reason, require_role
+from sends.lifecycle.transitions import lock_intent, move
 from sends.models import (
     AnomalyKind,
     Approval,
     Payload,
     Person,
     Policy,
+    ReasonCode,
     Role,
     SendIntent,
-    Suppression,
     Verdict,
     database_now,
+    new_id,
 )
-from sends.rules.payloads import seal
-from sends.rules.statuses import ACTIVE, HOLD_BITS, Hold, Status
+from sends.rules.payloads import Message, seal, thaw
+from sends.rules.statuses import Status
 
+# What the doors need of people's decisions, under one name.
 __all__ = [
     "AlreadyAccepted",
     "AlreadyDecided",
@@ -64,7 +88,19 @@ __all__ = [
     "VersionChanged",
     "approve",
     "approve_by_policy",
+    "ask_for_changes",
+    "cancel",
+    "cancel_too_late",
+    "edit",
+    "expire_approvals",
+    "follow_up",
+    "lapse",
+    "reject",
+    "undo",
+    "withdraw",
 ]
+
+SHORTEST_NOTE, LONGEST_NOTE = 10, 1000
 
 
 def approve(
@@ -88,24 +124,179 @@ def approve(
     return intent
 
 
+def ask_for_changes(
+    intent_id: uuid.UUID,
+    *,
+    person: Person,
+    digest: str,
+    note: str,
+    reason_code: str,
+    now: datetime | None = None,
+) -> SendIntent:
+    """Send it back: the agent reads the note and may answer with the next version."""
+    if not note.strip():
+        raise Invalid(f"Say what is to be changed, in {SHORTEST_NOTE} characters or more.")
+    return _send_back(intent_id, Verdict.CHANGES, person, digest, note, reason_code, now)
+
+
+def reject(
+    intent_id: uuid.UUID,
+    *,
+    person: Person,
+    digest: str,
+    note: str,
+    reason_code: str,
+    now: datetime | None = None,
+) -> SendIntent:
+    """Say no for good. The note, which the agent reads, may be left out but for "other"."""
+    if reason_code == ReasonCode.OTHER and not note.strip():
+        raise Invalid(f'With the reason "Other", write {SHORTEST_NOTE} characters or more.')
+    return _send_back(intent_id, Verdict.REJECT, person, digest, note, reason_code, now)
+
+
+def undo(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None) -> SendIntent:
+    """Take back this person's own decision; those of other people stay.
+
+    An approval, until a worker has claimed the email: it awaits approval again. A rejection or a
+    request for changes, within the undo time and while the version is current.
+    """
+    with transaction.atomic():
+        intent, now = _locked(intent_id, now)
+        require_role(person, intent.tenant, Role.APPROVER)
+        decision = intent.approvals.filter(person=person, undone_at=None).first()
+        _refuse_late_undo(intent, decision, now)
+        assert decision is not None
+        decision.undone_at, decision.undone_by = now, person
+        decision.save(update_fields=["undone_at", "undone_by"])
+        if intent.status != Status.AWAITING_APPROVAL:
+            return_to_approval(intent, now=now)
+        _record(intent, person, "undo", {"verdict": decision.verdict}, now)
+    return intent
+
+
+def edit(
+    intent_id: uuid.UUID,
+    *,
+    person: Person,
+    message: Message,
+    digest: str,
+    reason: str,
+    now: datetime | None = None,
+) -> SendIntent:
+    """Write the next version, which supersedes this one and needs somebody else's approval.
+
+    `digest` is that of the version which the person edited. The agent reads the reason.
+    """
+    reason = require_reason(reason, what="for the new version")
+    with transaction.atomic():
+        intent, now = _locked(intent_id, now)
+        require_role(person, intent.tenant, Role.APPROVER)
+        refuse_older_version(intent)
+        refuse_other_digest(intent, digest)
+        refuse_out(intent)
+        if intent.status in (Status.REJECTED, Status.CANCELLED):
+            raise why_decided(intent)
+        newer = create_version(
+            intent.action, message, author=person, reason=reason, needs_person=True, now=now
+        )
+        facts = {"digest": newer.digest, "replaced": intent.digest, "version": newer.version}
+        _record(intent, person, "edit", facts, now, reason=reason)
+    return newer
+
+
+def follow_up(
+    intent_id: uuid.UUID,
+    *,
+    person: Person,
+    message: Message,
+    reason: str,
+    now: datetime | None = None,
+) -> SendIntent:
+    """Write a new message in the thread of one that is out, or may be: an action of its own."""
+    reason = require_reason(reason, what="for the follow-up")
+    with transaction.atomic():
+        intent, now = _locked(intent_id, now)
+        require_role(person, intent.tenant, Role.APPROVER)
+        if not (intent.accepted_at or intent.in_doubt or intent.status == Status.IN_FLIGHT):
+            raise NotPossible("This email was never sent: edit it instead.", offer="edit")
+        created = create_action(
+            _in_thread_of(intent, message),
+            tenant=intent.tenant,
+            action_key=f"follow-up:{new_id().hex}",
+            terms=Terms(note=reason),
+            author=person,
+            follows=intent.action,
+            now=now,
+        )
+        facts = {"digest": created.digest, "number": created.action.number}
+        _record(intent, person, "follow_up", facts, now, reason=reason)
+    return created
+
+
+def _in_thread_of(intent: SendIntent, message: Message) -> Message:
+    payload = Payload.objects.filter(intent=intent).first()
+    before = thaw(bytes(payload.body)).message.references if payload is not None else ()
+    references = (*(before or ()), intent.message_id)
+    return replace(message, in_reply_to=intent.message_id, references=references)
+
+
 def _count_approval(intent: SendIntent, person: Person, now: datetime) -> None:
     undo_time = Policy.objects.get(tenant=intent.tenant_id).undo_time
+    earliest = earliest_attempt(intent, undo_time=undo_time, now=now)
     _refuse_own_approval(intent, person)
-    _refuse_unsendable(intent, undo_time, now)
+    _refuse_unsendable(intent, earliest)
     Approval.objects.create(
         intent=intent, digest=intent.digest, verdict=Verdict.APPROVE, person=person, made_at=now
     )
     missing = people_missing(intent)
     if not missing:
         queue(intent, undo_time=undo_time, now=now)
-    audit.record(
-        tenant=intent.tenant,
-        actor=person.email,
-        verb="approve",
-        target=audit.message_target(intent),
-        facts={"digest": intent.digest, "still_missing": missing},
-        now=now,
-    )
+    _record(intent, person, "approve", {"digest": intent.digest, "still_missing": missing}, now)
+
+
+def _send_back(
+    intent_id: uuid.UUID,
+    verdict: Verdict,
+    person: Person,
+    digest: str,
+    note: str,
+    reason_code: str,
+    now: datetime | None,
+) -> SendIntent:
+    note = _checked_note(note, reason_code)
+    with transaction.atomic():
+        intent, now = _locked(intent_id, now)
+        _require_undecided(intent, person, digest, now)
+        undo_time = Policy.objects.get(tenant=intent.tenant_id).undo_time
+        # Who approved as the first of two may still say no.
+        intent.approvals.filter(person=person, undone_at=None).update(
+            undone_at=now, undone_by=person, undo_reason="decided otherwise"
+        )
+        Approval.objects.create(
+            intent=intent,
+            digest=intent.digest,
+            verdict=verdict,
+            person=person,
+            reason_code=reason_code,
+            note=note,
+            made_at=now,
+        )
+        to = Status.REJECTED if verdict is Verdict.REJECT else Status.CHANGES_REQUESTED
+        words = note or str(ReasonCode(reason_code).label)
+        move(intent, to, now=now, undo_until=now + undo_time, end_reason=words)
+        verb = "reject" if verdict is Verdict.REJECT else "ask_for_changes"
+        facts = {"digest": intent.digest, "reason_code": reason_code}
+        _record(intent, person, verb, facts, now, reason=note)
+    return intent
+
+
+def _checked_note(note: str, reason_code: str) -> str:
+    if reason_code not in ReasonCode.values:
+        raise Invalid(f'"{reason_code}" is not a reason; give one of {", ".join(ReasonCode)}.')
+    note = note.strip()
+    if note and not SHORTEST_NOTE <= len(note) <= LONGEST_NOTE:
+        raise Invalid(f"Write {SHORTEST_NOTE} to {LONGEST_NOTE} characters; it is {len(note)} now.")
+    return note
 
 
 def _locked(intent_id: uuid.UUID, now: datetime | None) -> tuple[SendIntent, datetime]:
@@ -117,42 +308,23 @@ def _locked(intent_id: uuid.UUID, now: datetime | None) -> tuple[SendIntent, dat
 def _require_undecided(intent: SendIntent, person: Person, digest: str, now: datetime) -> None:
     """The person may decide, this version still waits for it, and it is what the person saw."""
     require_role(person, intent.tenant, Role.APPROVER)
+    refuse_older_version(intent)
     if intent.status != Status.AWAITING_APPROVAL:
-        raise _why_decided(intent)
-    _refuse_older_version(intent)
-    if digest != intent.digest:
-        raise VersionChanged(
-            "What you saw is not this version of the email, so nothing was decided. "
-            "Open it again and look at it."
-        )
-    if intent.holds & HOLD_BITS[Hold.CANCEL_ASKED]:
-        raise NotPossible("This email is to be cancelled, so there is nothing left to decide.")
+        raise why_decided(intent)
+    refuse_other_digest(intent, digest)
+    refuse_cancel_asked(intent)
     if intent.decide_by is not None and intent.decide_by <= now:
         raise TooLate(
-            f"Nobody decided by {_moment(intent.decide_by)}, so this email is being cancelled.",
+            f"Nobody decided by {moment(intent.decide_by)}, so this email is being cancelled.",
             who="system",
             at=intent.decide_by,
         )
 
 
-def _refuse_older_version(intent: SendIntent) -> None:
-    latest = intent.action.latest_version
-    if intent.version == latest:
-        return
-    newer = SendIntent.objects.get(action=intent.action_id, version=latest)
-    author = _author(newer)
-    raise VersionChanged(
-        f"This email changed: {author} sent version {latest} at {_moment(newer.created_at)}, and "
-        f"you were looking at version {intent.version}, so nothing was decided.",
-        who=author,
-        at=newer.created_at,
-    )
-
-
 def _differing_bytes(intent: SendIntent, *, now: datetime) -> DigestDiffers | None:
     """Recompute the seal from the stored bytes; an anomaly where they say something else."""
     payload = Payload.objects.filter(intent=intent).first()
-    found = seal(bytes(payload.body)) if payload is not None else "no stored payload"
+    found = seal(bytes(payload.body)) if payload is not None else "of no stored payload"
     if found == intent.digest:
         return None
     open_anomaly(
@@ -179,18 +351,14 @@ def _refuse_own_approval(intent: SendIntent, person: Person) -> None:
         raise NotAllowed("You wrote this version; somebody else has to approve it.")
 
 
-def _refuse_unsendable(intent: SendIntent, undo_time: timedelta, now: datetime) -> None:
-    if intent.run is not None and intent.run.ended_at is not None:
-        raise RunEnded(
-            f"Its run was ended at {_moment(intent.run.ended_at)}.", at=intent.run.ended_at
-        )
+def _refuse_unsendable(intent: SendIntent, earliest: datetime) -> None:
+    refuse_ended_run(intent)
     refuse_other_active_version(intent)
     refuse_suppressed(intent)
-    earliest = earliest_attempt(intent, undo_time=undo_time, now=now)
     if intent.deadline is not None and intent.deadline <= earliest:
         raise TooLate(
-            f"It has to go out by {_moment(intent.deadline)}, and could not before "
-            f"{_moment(earliest)}.",
+            f"It has to go out by {moment(intent.deadline)}, and could not before "
+            f"{moment(earliest)}.",
             at=intent.deadline,
         )
     if intent.replay_until is not None and intent.replay_until <= earliest:
@@ -201,72 +369,44 @@ def _refuse_unsendable(intent: SendIntent, undo_time: timedelta, now: datetime) 
         )
 
 
-def refuse_other_active_version(intent: SendIntent) -> None:
-    """Refuse while another version of the action is approved or may be on its way."""
-    others = SendIntent.objects.filter(action=intent.action_id, status__in=ACTIVE)
-    other = others.exclude(pk=intent.pk).first()
-    if other is not None:
-        label = Status(other.status).label.lower()
-        raise OtherVersionActive(f"Version {other.version} of this email is {label}.")
-
-
-def refuse_suppressed(intent: SendIntent) -> None:
-    """Refuse while any recipient, To, Cc or Bcc, must not be sent to."""
-    suppression = suppression_of(intent)
-    if suppression is not None:
-        raise Suppressed(
-            f"{suppression.normal} was suppressed at {_moment(suppression.since)}: "
-            f"{suppression.get_cause_display()}. Edit the email or reject it.",
-            at=suppression.since,
-            offer="edit",
-        )
-
-
-def suppression_of(intent: SendIntent) -> Suppression | None:
-    """The first suppression in force of any of the recipients."""
-    recipients = intent.deliveries.values("normal")
-    suppressed = Suppression.objects.filter(
-        tenant=intent.tenant_id, normal__in=recipients, released_at=None
-    )
-    return suppressed.order_by("pk").first()
-
-
-def _why_decided(intent: SendIntent) -> Refused:
-    """Who decided what, and when: the answer to whoever comes second."""
+def _refuse_late_undo(intent: SendIntent, decision: Approval | None, now: datetime) -> None:
     status = Status(intent.status)
-    if status is Status.SUPERSEDED:
-        try:
-            _refuse_older_version(intent)
-        except VersionChanged as changed:
-            return changed
+    refuse_older_version(intent)
     if status is Status.CANCELLED:
-        return AlreadyDecided(
-            f"This email was cancelled at {_moment(intent.status_at)}: {intent.end_reason}",
-            at=intent.status_at,
-        )
-    decision = Approval.objects.filter(intent=intent, undone_at=None).order_by("-pk").first()
+        raise why_decided(intent)
     if decision is None:
-        label = status.label.lower()
-        return AlreadyDecided(f"This email is {label}; there is nothing to decide.")
-    who = str(decision.person or "policy")
-    note = f": {decision.note}" if decision.note else ""
-    did = {
-        Verdict.APPROVE: "approved it",
-        Verdict.CHANGES: "asked for changes",
-        Verdict.REJECT: "rejected it",
-    }[Verdict(decision.verdict)]
-    return AlreadyDecided(
-        f"Already decided. {who} {did} at {_moment(decision.made_at)}{note}",
-        who=who,
-        at=decision.made_at,
+        raise NotPossible("There is no decision of yours on this version to take back.")
+    if status is Status.AWAITING_APPROVAL:
+        return
+    if status in (Status.REJECTED, Status.CHANGES_REQUESTED):
+        refuse_cancel_asked(intent)
+        refuse_ended_run(intent)
+        if intent.undo_until is None or intent.undo_until < now:
+            raise TooLate("Too late to undo: the undo time is over.", at=intent.undo_until)
+        return
+    tried = intent.attempts.filter(opened_at__gte=intent.approved_at).exclude(dispatched_at=None)
+    if status is not Status.QUEUED or tried.exists():
+        first = tried.order_by("number").first()
+        started = first.dispatched_at if first is not None else None
+        at = started or intent.status_at
+        raise TooLate(f"Too late to undo. Sending started at {moment(at)}.", at=at)
+
+
+def _record(
+    intent: SendIntent,
+    person: Person,
+    verb: str,
+    facts: Mapping[str, object],
+    now: datetime,
+    *,
+    reason: str = "",
+) -> None:
+    audit.record(
+        tenant=intent.tenant,
+        actor=person.email,
+        verb=verb,
+        target=audit.message_target(intent),
+        reason=reason,
+        facts=facts,
+        now=now,
     )
-
-
-def _author(intent: SendIntent) -> str:
-    if intent.author is not None:
-        return intent.author.email
-    return f"agent:{intent.agent.slug}" if intent.agent is not None else "system"
-
-
-def _moment(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
