@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from sends.models import AuditEntry, Run, SendIntent, Switch, Tenant
+from sends.models import AuditEntry, Run, SendIntent, Switch, SwitchKind, Tenant
 from sends.rules.keys import canonical, sha256
 
 BEGINNING = "0" * 64
@@ -92,4 +92,7 @@ def run_target(run: Run) -> str:
 
 
 def switch_target(switch: Switch) -> str:
+    """How the log names a scope; a run is named the same in all its entries."""
+    if switch.kind == SwitchKind.RUN:
+        return f"run:{switch.pk}"
     return f"switch:{switch.kind}:{switch.pk}"
