@@ -49,8 +49,11 @@ class Frozen:
 
 
 def content_digest(message: Message) -> str:
-    """Tells a replay (the same) from a reuse (another) of an action key."""
-    return sha256(canonical(asdict(message)))
+    """Tells a replay (the same) from a reuse (another) of an action key.
+
+    The sender's display name is not in it: that is the installation's choice, not the caller's.
+    """
+    return sha256(canonical(asdict(message) | {"sender": message.sender.address}))
 
 
 def freeze(frozen: Frozen) -> bytes:

@@ -1,0 +1,294 @@
+"""What the agents' door says about intents and runs."""
+
+import json
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from ninja import Schema
+
+from sends.conf import conf
+from sends.lifecycle.intake import Taken
+from sends.models import Approval, Attempt, Delivery, Evidence, Run, SendIntent, Switch
+from sends.reports.waiting import Waiting
+from sends.rules.next_steps import next_step
+from sends.rules.statuses import Status
+
+API = f"{conf.url}/api/v1"
+
+
+class Links(Schema):
+    """Where to look: for programs, for people, and the version that replaced this one."""
+
+    self: str
+    dashboard: str
+    current: str | None
+
+
+class RunName(Schema):
+    id: uuid.UUID
+    name: str
+
+
+class Short(Schema):
+    """One intent in a list."""
+
+    id: uuid.UUID
+    number: int
+    status: Status
+    action_key: str
+    key_derived: bool
+    version: int
+    idempotency_key: str
+    digest: str
+    next_step: str
+    sentence: str
+    run: RunName | None
+    subject: str
+    created_at: datetime
+    status_at: datetime
+    links: Links
+
+
+class Answer(Short):
+    """The intent that a request stands for; `replayed` if an earlier request made it."""
+
+    replayed: bool
+
+
+class Page(Schema):
+    items: list[Short]
+    next_cursor: str | None
+
+
+class WhyNotYet(Schema):
+    sentence: str
+    until: datetime | None
+
+
+class Decision(Schema):
+    """What was decided about this version, by a person or by policy, and the note to read."""
+
+    verdict: str
+    by: str
+    reason_code: str
+    note: str
+    at: datetime
+
+
+class AttemptAnswer(Schema):
+    number: int
+    outcome: str | None
+    idempotency_key: str
+    opened_at: datetime
+    dispatched_at: datetime | None
+    closed_at: datetime | None
+    next_attempt_at: datetime | None
+    reason: str
+    http_status: int | None
+    provider_message_id: str
+
+
+class DeliveryAnswer(Schema):
+    kind: str
+    address: str
+    name: str
+    state: str
+    reason: str
+    changed_at: datetime | None
+
+
+class EvidenceAnswer(Schema):
+    kind: str
+    direction: str
+    proves: bool
+    summary: str
+    found_at: datetime
+
+
+class Whole(Short):
+    """Everything an agent may know about one intent."""
+
+    why_not_yet: WhyNotYet | None
+    in_doubt: bool
+    workflow: str
+    template: str
+    context_hash: str
+    reason: str
+    sender: str
+    message_id: str
+    triggered_by: str
+    purpose: str
+    not_before: datetime | None
+    deadline: datetime | None
+    decide_by: datetime | None
+    accepted_at: datetime | None
+    end_reason: str
+    provider_message_id: str
+    provider_thread_id: str
+    decision: Decision | None
+    attempts: list[AttemptAnswer]
+    deliveries: list[DeliveryAnswer]
+    evidence: list[EvidenceAnswer]
+    metadata: dict[str, Any]
+
+
+class RunLinks(Schema):
+    self: str
+    dashboard: str
+
+
+class RunAnswer(Schema):
+    """One run: whether it may send, what is left of its budget, and how its intents stand."""
+
+    id: uuid.UUID
+    name: str
+    started_at: datetime
+    ended_at: datetime | None
+    end_reason: str
+    halted: bool
+    halt_reason: str
+    retry_limit: int
+    retries_used: int
+    intents: dict[str, int]
+    links: RunLinks
+
+
+def answer(taken: Taken) -> dict[str, Any]:
+    """The answer to a proposal."""
+    said = short(taken.intent, current=current_of([taken.intent]), replayed=taken.replayed)
+    return said | {"replayed": taken.replayed, "key_derived": taken.key_derived}
+
+
+def current_of(intents: Sequence[SendIntent]) -> dict[uuid.UUID, uuid.UUID]:
+    """The current version by action, for those of these intents that were replaced."""
+    replaced = {i.action_id for i in intents if i.version != i.action.latest_version}
+    if not replaced:
+        return {}
+    current = SendIntent.objects.current().filter(action__in=replaced)
+    return dict(current.values_list("action_id", "pk"))
+
+
+def short(
+    intent: SendIntent, *, current: dict[uuid.UUID, uuid.UUID], replayed: bool = False
+) -> dict[str, Any]:
+    """Needs the intent's action and run loaded; `current` is from `current_of`."""
+    action = intent.action
+    newer = current.get(action.pk)
+    step = next_step(Status(intent.status), replayed=replayed)
+    return {
+        "id": intent.pk,
+        "number": action.number,
+        "status": intent.status,
+        "action_key": action.action_key,
+        "key_derived": action.key_derived,
+        "version": intent.version,
+        "idempotency_key": intent.idempotency_key,
+        "digest": intent.digest,
+        "next_step": step.step,
+        "sentence": step.sentence,
+        "run": intent.run,
+        "subject": intent.subject,
+        "created_at": intent.created_at,
+        "status_at": intent.status_at,
+        "links": {
+            "self": f"{API}/intents/{intent.pk}",
+            "dashboard": f"{conf.url}/messages/{action.number}/",
+            "current": f"{API}/intents/{newer}" if newer is not None else None,
+        },
+    }
+
+
+def whole(intent: SendIntent, *, waiting: Waiting | None) -> dict[str, Any]:
+    """Needs everything that `Whole` names loaded: `intents.WHOLE`."""
+    payload = getattr(intent, "payload", None)
+    decisions = [approval for approval in intent.approvals.all() if approval.undone_at is None]
+    last = max(decisions, key=lambda approval: approval.pk, default=None)
+    return short(intent, current=current_of([intent])) | {
+        "why_not_yet": waiting,
+        "in_doubt": intent.in_doubt,
+        "workflow": intent.workflow,
+        "template": intent.template,
+        "context_hash": intent.context_hash,
+        "reason": intent.note,
+        "sender": intent.sender.address,
+        "message_id": intent.message_id,
+        "triggered_by": intent.action.triggered_by,
+        "purpose": intent.action.purpose,
+        "not_before": intent.not_before,
+        "deadline": intent.deadline,
+        "decide_by": intent.decide_by,
+        "accepted_at": intent.accepted_at,
+        "end_reason": intent.end_reason,
+        "provider_message_id": intent.provider_message_id,
+        "provider_thread_id": intent.provider_thread_id,
+        "decision": _decision(last) if last is not None else None,
+        "attempts": [_attempt(one) for one in intent.attempts.all()],
+        "deliveries": [_delivery(one) for one in intent.deliveries.all()],
+        "evidence": [_evidence(one) for one in intent.evidence.all()],
+        "metadata": json.loads(bytes(payload.metadata)) if payload is not None else {},
+    }
+
+
+def _decision(approval: Approval) -> dict[str, Any]:
+    # Who it was is the people's own business; that it was a person is the agent's.
+    return {
+        "verdict": approval.verdict,
+        "by": "policy" if approval.person_id is None else "person",
+        "reason_code": approval.reason_code,
+        "note": approval.note,
+        "at": approval.made_at,
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "outcome": attempt.outcome or None,
+        "idempotency_key": attempt.idempotency_key,
+        "opened_at": attempt.opened_at,
+        "dispatched_at": attempt.dispatched_at,
+        "closed_at": attempt.closed_at,
+        "next_attempt_at": attempt.next_attempt_at,
+        "reason": attempt.reason,
+        "http_status": attempt.http_status,
+        "provider_message_id": attempt.provider_message_id,
+    }
+
+
+def _delivery(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "kind": delivery.kind,
+        "address": delivery.address,
+        "name": delivery.name,
+        "state": delivery.state,
+        "reason": delivery.reason,
+        "changed_at": delivery.changed_at,
+    }
+
+
+def _evidence(evidence: Evidence) -> dict[str, Any]:
+    return {
+        "kind": evidence.kind,
+        "direction": evidence.direction,
+        "proves": evidence.proves,
+        "summary": evidence.summary,
+        "found_at": evidence.found_at,
+    }
+
+
+def run_answer(run: Run, *, switch: Switch, halted: bool, counts: dict[str, int]) -> dict[str, Any]:
+    return {
+        "id": run.pk,
+        "name": run.name,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "end_reason": run.end_reason,
+        "halted": halted,
+        "halt_reason": switch.pause_reason or switch.block_reason,
+        "retry_limit": run.retry_limit,
+        "retries_used": run.retries_used,
+        "intents": counts,
+        "links": {"self": f"{API}/runs/{run.pk}", "dashboard": f"{conf.url}/runs/{run.pk}/"},
+    }

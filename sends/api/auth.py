@@ -1,0 +1,27 @@
+"""Who is calling: a bearer token, and what it may do."""
+
+from django.http import HttpRequest
+from ninja.security import HttpBearer
+
+from sends.api.problems import Problem
+from sends.lifecycle import tokens
+from sends.models import Scope, Token, database_now
+
+
+class Bearer(HttpBearer):
+    """Lets a token in that is in force and has the scope; its `Token` becomes `request.auth`."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self.scope = scope
+
+    def authenticate(self, request: HttpRequest, token: str) -> Token | None:
+        found = tokens.holder(token, now=database_now())
+        if found is not None and self.scope not in found.scopes:
+            raise Problem(
+                403,
+                "missing_scope",
+                f"This needs a token with the scope {self.scope}; "
+                f"this one has {', '.join(found.scopes) or 'none'}.",
+            )
+        return found

@@ -1,0 +1,187 @@
+"""What agents ask for about messages: propose, change, withdraw, and see what became of them."""
+
+import base64
+import binascii
+import uuid
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from ninja import Query, Router
+from ninja.responses import Status as Answered
+from pydantic import AwareDatetime
+
+from sends.api.answers import Answer, Page, Whole, answer, current_of, short, whole
+from sends.api.auth import Bearer
+from sends.api.problems import PROBLEMS
+from sends.api.requests import document, optional_document
+from sends.lifecycle import intake
+from sends.lifecycle.cancelling import withdraw
+from sends.lifecycle.intake import Taken
+from sends.models import Agent, Scope, SendIntent, Token, database_now
+from sends.reports.waiting import why_not_yet
+from sends.rules.proposals import (
+    Proposal,
+    Withdrawal,
+    Wrong,
+    WrongProposal,
+    parse,
+    parse_withdrawal,
+)
+from sends.rules.statuses import Status
+
+router = Router(tags=["intents"])
+
+MOST = 100
+# Ids sort by the clock of the machine that made them, `created_at` is the database's.
+CLOCKS_DIFFER_BY = timedelta(hours=1)
+
+
+def _body_of(model: type[Proposal] | type[Withdrawal]) -> dict[str, Any]:
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"content": content, "required": model is Proposal}}
+
+
+@router.post(
+    "/intents",
+    auth=Bearer(Scope.SUBMIT),
+    response={201: Answer, 200: Answer, **PROBLEMS},
+    openapi_extra=_body_of(Proposal),
+)
+def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
+    """Propose a message. 201 when it was taken in, 200 when an earlier request had been.
+
+    The header `Idempotency-Key` is another place for `action_key`. Repeating the same request is
+    always safe: it is answered with the first intent and its present status.
+    """
+    key = request.headers.get("Idempotency-Key")
+    proposal = parse(document(request), header_key=key)
+    return _answered(intake.propose(proposal, agent=_agent(request)), response)
+
+
+@router.post(
+    "/intents/{uuid:intent_id}/versions",
+    auth=Bearer(Scope.SUBMIT),
+    response={201: Answer, 200: Answer, **PROBLEMS},
+    openapi_extra=_body_of(Proposal),
+)
+def propose_version(
+    request: HttpRequest, response: HttpResponse, intent_id: uuid.UUID
+) -> Answered[Any]:
+    """Replace the current version: the answer to requested changes, or a correction.
+
+    It says the whole message anew. Left out, `sender`, `workflow`, `template`, `context`,
+    `not_before`, `deadline` and `metadata` stay as they were. Safe to repeat.
+    """
+    proposal = parse(document(request), needs_key=False)
+    try:
+        taken = intake.propose_version(intent_id, proposal, agent=_agent(request))
+    except SendIntent.DoesNotExist:
+        raise Http404 from None
+    return _answered(taken, response)
+
+
+@router.post(
+    "/intents/{uuid:intent_id}/withdraw",
+    auth=Bearer(Scope.WITHDRAW),
+    response={200: Answer, **PROBLEMS},
+    openapi_extra=_body_of(Withdrawal),
+)
+def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
+    """Take a message back. Safe to repeat.
+
+    While a worker talks to the provider, or nobody knows whether it took the message, it is
+    cancelled only once that is settled; the status says which.
+    """
+    asked = parse_withdrawal(optional_document(request))
+    agent = _agent(request)
+    if not _of(agent).filter(pk=intent_id).exists():
+        raise Http404
+    withdraw(intent_id, agent=agent, reason=asked.reason)
+    return answer(Taken(_of(agent).get(pk=intent_id), replayed=False, key_derived=False))
+
+
+@router.get("/intents", auth=Bearer(Scope.READ), response={200: Page, **PROBLEMS})
+def listed(
+    request: HttpRequest,
+    status: Annotated[list[Status], Query()] = [],  # noqa: B006
+    run: str | None = None,
+    action_key: str | None = None,
+    since: AwareDatetime | None = None,
+    cursor: str | None = None,
+    limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
+) -> Any:
+    """This agent's intents, newest first, a page at a time.
+
+    `since` is a time of creation; `status` may be given several times. `next_cursor` is for the
+    parameter `cursor` of the next request; it is null on the last page.
+    """
+    intents = _of(_agent(request)).order_by("-pk")
+    if status:
+        intents = intents.filter(status__in=status)
+    if run is not None:
+        intents = intents.filter(run__name=run)
+    if action_key is not None:
+        intents = intents.filter(action__action_key=action_key)
+    if since is not None:
+        intents = intents.filter(created_at__gte=since, pk__gte=_id_at(since - CLOCKS_DIFFER_BY))
+    if cursor is not None:
+        intents = intents.filter(pk__lt=_read_cursor(cursor))
+    page = list(intents[: limit + 1])
+    shown, more = page[:limit], len(page) > limit
+    current = current_of(shown)
+    return {
+        "items": [short(intent, current=current) for intent in shown],
+        "next_cursor": _cursor(shown[-1].pk) if more else None,
+    }
+
+
+@router.get("/intents/{uuid:intent_id}", auth=Bearer(Scope.READ), response={200: Whole, **PROBLEMS})
+def one(request: HttpRequest, intent_id: uuid.UUID) -> Any:
+    """One intent: its status, why it is not sent yet, attempts, deliveries and evidence."""
+    intents = _of(_agent(request)).select_related("sender", "account", "payload")
+    intent = intents.prefetch_related(*WHOLE).filter(pk=intent_id).first()
+    if intent is None:
+        raise Http404
+    return whole(intent, waiting=why_not_yet(intent, database_now()))
+
+
+WHOLE = ("approvals", "attempts", "deliveries", "evidence")
+
+
+def _agent(request: HttpRequest) -> Agent:
+    token: Token = request.auth  # type: ignore[attr-defined]
+    return token.agent
+
+
+def _of(agent: Agent) -> QuerySet[SendIntent]:
+    """What this agent may see: its own intents. Anybody else's are not there at all."""
+    mine = SendIntent.objects.filter(tenant=agent.tenant_id, agent=agent)
+    return mine.select_related("action", "run")
+
+
+def _answered(taken: Taken, response: HttpResponse) -> Answered[Any]:
+    said = answer(taken)
+    response["Location"] = said["links"]["self"]
+    response["Cache-Control"] = "no-store"
+    return Answered(200 if taken.replayed else 201, said)
+
+
+def _id_at(moment: datetime) -> uuid.UUID:
+    """The lowest id of that millisecond: ids begin with 48 bits of Unix time."""
+    milliseconds = max(0, int(moment.timestamp() * 1000))
+    return uuid.UUID(int=milliseconds << 80)
+
+
+def _cursor(last: uuid.UUID) -> str:
+    return base64.urlsafe_b64encode(last.bytes).decode("ascii").rstrip("=")
+
+
+def _read_cursor(cursor: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(bytes=base64.b64decode(f"{cursor}==", altchars=b"-_", validate=True))
+    except (binascii.Error, ValueError):
+        raise WrongProposal(
+            Wrong("/cursor", "cursor", "is not one that next_cursor gave; leave it out to begin")
+        ) from None

@@ -1,0 +1,37 @@
+"""The body of a request, read once and strictly."""
+
+from typing import Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest
+from django.http.request import UnreadablePostError
+
+from sends.api.problems import Problem
+from sends.rules.proposals import MAX_BODY_BYTES, read_json
+
+TOO_LARGE = f"A request may have at most {MAX_BODY_BYTES} bytes."
+
+
+def document(request: HttpRequest) -> Any:
+    """The JSON document in the body; Problem or NotJson where there is none."""
+    kind = request.content_type or ""
+    if kind not in ("", "application/json") and not kind.endswith("+json"):
+        raise Problem(415, "media_type", f"Send application/json, not {kind}.")
+    return read_json(_body(request))
+
+
+def optional_document(request: HttpRequest) -> Any:
+    """As `document`; an empty object where the body is empty."""
+    return document(request) if _body(request) else {}
+
+
+def _body(request: HttpRequest) -> bytes:
+    try:
+        body = request.body
+    except RequestDataTooBig:
+        raise Problem(413, "too_large", TOO_LARGE) from None
+    except UnreadablePostError:
+        raise Problem(400, "not_json", "The request ended before its body did.") from None
+    if len(body) > MAX_BODY_BYTES:
+        raise Problem(413, "too_large", TOO_LARGE)
+    return body

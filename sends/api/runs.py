@@ -1,0 +1,41 @@
+"""What agents ask about their runs."""
+
+import uuid
+from typing import Any
+
+from django.db.models import Count, Q
+from django.http import Http404, HttpRequest
+from ninja import Router
+
+from sends.api.answers import RunAnswer, run_answer
+from sends.api.auth import Bearer
+from sends.api.problems import PROBLEMS
+from sends.models import Run, Scope, SendIntent, Switch, Token, database_now
+
+router = Router(tags=["runs"])
+
+
+@router.get("/runs/{path:run_id}", auth=Bearer(Scope.READ), response={200: RunAnswer, **PROBLEMS})
+def one(request: HttpRequest, run_id: str) -> Any:
+    """One run of this agent, by its id or by the name the agent gave it."""
+    token: Token = request.auth  # type: ignore[attr-defined]
+    runs = Run.objects.filter(tenant=token.tenant_id, agent=token.agent_id)
+    run = runs.filter(Q(name=run_id) | _by_id(run_id)).order_by("pk").first()
+    if run is None:
+        raise Http404
+    switch = Switch.objects.get(pk=run.pk)
+    halted = Switch.objects.off(database_now()).filter(pk=run.pk).exists()
+    counts = SendIntent.objects.filter(run=run).values("status").annotate(count=Count("pk"))
+    return run_answer(
+        run,
+        switch=switch,
+        halted=halted,
+        counts={row["status"]: row["count"] for row in counts.order_by("status")},
+    )
+
+
+def _by_id(run_id: str) -> Q:
+    try:
+        return Q(pk=uuid.UUID(run_id))
+    except ValueError:
+        return Q(pk=None)
