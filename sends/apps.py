@@ -24,6 +24,13 @@ def install_triggers(using: str, **kwargs: Any) -> None:
     Switch.objects.using(using).get_or_create(pk=installation.pk, kind=SwitchKind.INSTALLATION)
 
 
+def sync_schedule(using: str, **kwargs: Any) -> None:
+    from sends import schedule
+
+    if "django_q_schedule" in connections[using].introspection.table_names():
+        schedule.sync()
+
+
 class SendsConfig(AppConfig):
     name = "sends"
     default_auto_field = "django.db.models.BigAutoField"
@@ -31,3 +38,4 @@ class SendsConfig(AppConfig):
     def ready(self) -> None:
         pre_migrate.connect(drop_triggers, sender=self)
         post_migrate.connect(install_triggers, sender=self)
+        post_migrate.connect(sync_schedule, sender=self)

@@ -10,6 +10,7 @@ import signal
 import time
 from typing import Any
 
+import psutil
 from django import db
 from django_q.brokers import Broker
 from django_q.brokers.orm import ORM
@@ -81,8 +82,8 @@ class LedgerWake:
     def _stop_without_supervisor(self) -> None:
         """Stop the cluster when who started it was killed: nobody would watch over it."""
         supervisor = os.environ.get(SUPERVISOR)
-        if supervisor and not os.path.exists(f"/proc/{supervisor}") and os.path.exists("/proc/1"):
-            os.kill(os.getpgrp(), signal.SIGTERM)
+        if supervisor and not psutil.pid_exists(int(supervisor)):
+            os.kill(os.getpgrp(), signal.SIGTERM)  # its leader is the cluster's main process
             time.sleep(LOOK_EVERY)
 
 

@@ -1,9 +1,12 @@
 """The doors of the application, each with the addresses it answers."""
 
-from django.urls import path
+from django.urls import include, path
 
 from sends.health import healthz
+from sends.webhooks import receive
 
 urlpatterns = [
+    path("api/v1/", include("sends.api.urls")),
     path("healthz", healthz, name="healthz"),
+    path("webhooks/<slug:account>", receive, name="webhook"),
 ]

@@ -28,11 +28,15 @@ ROOMS: dict[str, set[str]] = {
     "lifecycle": {"conf", "rules", "models", "providers"},
     **dict.fromkeys(DOORS, BELOW),
     "dashboard": BELOW | {"templatetags"},  # its words and pictures, as its templates know them
+    # django-q2's three ends: what it calls, what wakes it, and who watches over it.
+    "broker": BELOW | {"tasks"},
+    "schedule": BELOW | {"tasks"},
+    "management": BELOW | {"broker"},
     # Where Django is told which doors there are.
     "apps": BELOW | {"checks", "schedule"},
     "urls": BELOW | {"api", "webhooks", "dashboard", "health"},
 }
-DJANGO_IN_RULES = {"django.db.models.TextChoices"}
+DJANGO_IN_RULES = {"django.db.models.TextChoices", "django.db.models.IntegerChoices"}
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ class Claimed:
 
 @cache
 def installation_id() -> uuid.UUID:
-    return Installation.objects.values_list("pk", flat=True).get()
+    return Installation.objects.get().pk
 
 
 def anything_due() -> bool:

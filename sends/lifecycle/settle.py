@@ -369,5 +369,7 @@ def follow_up(after: Aftermath) -> None:
         turn_off(scope_id, by="system", reason=reason, cause=Cause.BLOCKED)
     for result in after.late:
         claimed = result.claimed
-        resolve.accept_late(claimed.intent_id, claimed.attempt_id, result.happened, claimed.contract)
+        resolve.accept_late(
+            claimed.intent_id, claimed.attempt_id, result.happened, claimed.contract
+        )
     events.catch_up(after.accepted)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
+from typing import IO
 
 from django.db import close_old_connections
 
@@ -45,11 +46,18 @@ def _slot() -> Iterator[int | None]:
     """One of the drains that may run on this machine; the kernel frees it on any death."""
     for number in range(conf.worker_drains):
         with (conf.data_dir / f"drain-{number}.lock").open("w") as lock:
-            with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_mine(lock):
                 yield number
                 return
     yield None
+
+
+def _is_mine(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @cache

@@ -1,7 +1,5 @@
 """One business action: message #48213 on the dashboard, and its versions in order."""
 
-from typing import ClassVar
-
 from django.db import models
 from django.db.models import Q
 
@@ -28,8 +26,6 @@ class Action(Row):
     follows = models.ForeignKey("self", models.PROTECT, null=True, related_name="follow_ups")
     latest_version = models.PositiveIntegerField(default=1)
     created_at = models.DateTimeField()
-
-    objects: ClassVar[models.Manager["Action"]] = models.Manager()
 
     class Meta:
         constraints = [

@@ -1,7 +1,5 @@
 """Facts that contradict a promise; an admin must look."""
 
-from typing import ClassVar
-
 from django.db import models
 from django.db.models import Q
 
@@ -31,8 +29,6 @@ class Anomaly(Row):
     closed_at = models.DateTimeField(null=True)
     closed_by = models.ForeignKey(Person, models.PROTECT, null=True, related_name="+")
     close_reason = models.TextField(blank=True)
-
-    objects: ClassVar[models.Manager["Anomaly"]] = models.Manager()
 
     class Meta:
         constraints = [

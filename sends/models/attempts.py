@@ -1,7 +1,5 @@
 """Attempts: one effort each to submit an intent, its row written before the network is touched."""
 
-from typing import ClassVar
-
 from django.db import models
 from django.db.models import Q
 
@@ -53,8 +51,6 @@ class Attempt(Row):
     body = models.TextField(blank=True)
     retry_after = models.DurationField(null=True)
     next_attempt_at = models.DateTimeField(null=True)
-
-    objects: ClassVar[models.Manager["Attempt"]] = models.Manager()
 
     class Meta:
         constraints = [

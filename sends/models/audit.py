@@ -1,7 +1,5 @@
 """The append-only record of what people and programs decided, one chain of hashes a tenant."""
 
-from typing import ClassVar
-
 from django.db import models
 
 from sends.models.base import Row
@@ -21,8 +19,6 @@ class AuditEntry(Row):
     facts = models.BinaryField(default=b"{}")
     previous = models.CharField(max_length=64)
     hash = models.CharField(max_length=64)
-
-    objects: ClassVar[models.Manager["AuditEntry"]] = models.Manager()
 
     class Meta:
         constraints = [

@@ -2,7 +2,6 @@
 
 import uuid
 from datetime import datetime
-from typing import Any
 
 import uuid_utils.compat
 from django.db import connection, models
@@ -18,8 +17,6 @@ class Row(models.Model):
     """A table with a primary key that sorts by time."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-
-    objects: models.Manager[Any]
 
     class Meta:
         abstract = True

@@ -1,7 +1,5 @@
 """What became of one recipient of an intent."""
 
-from typing import ClassVar
-
 from django.db import models
 from django.db.models import Exists, OuterRef
 
@@ -50,7 +48,7 @@ class Delivery(Row):
     changed_at = models.DateTimeField(null=True)
     failed_at = models.DateTimeField(null=True)
 
-    objects: ClassVar[models.Manager["Delivery"]] = models.Manager.from_queryset(Deliveries)()
+    objects = models.Manager.from_queryset(Deliveries)()
 
     class Meta:
         constraints = [

@@ -1,7 +1,6 @@
 """What providers told us by webhook, kept as they said it."""
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 from django.db import models
 from django.db.models import Q
@@ -70,7 +69,7 @@ class ProviderEvent(Row):
     applied_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True)
 
-    objects: ClassVar[models.Manager["ProviderEvent"]] = models.Manager.from_queryset(Events)()
+    objects = models.Manager.from_queryset(Events)()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["account", "event_id"], name="event_once")]

@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Collection
 from datetime import datetime
-from typing import ClassVar
 
 from django.db import models
 from django.db.models import F, Q
@@ -154,7 +153,7 @@ class SendIntent(Row):
     provider_message_id = models.CharField(max_length=255, blank=True)
     provider_thread_id = models.CharField(max_length=255, blank=True)
 
-    objects: ClassVar[models.Manager["SendIntent"]] = models.Manager.from_queryset(Intents)()
+    objects = models.Manager.from_queryset(Intents)()
 
     class Meta:
         constraints = [

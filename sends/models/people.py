@@ -31,7 +31,7 @@ class Person(AbstractBaseUser, Row):
     theme = models.CharField(max_length=5, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
-    objects: ClassVar[People] = People()
+    objects = People()
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []

@@ -1,7 +1,5 @@
 """Addresses that must not be sent to, and why."""
 
-from typing import ClassVar
-
 from django.db import models
 from django.db.models import Q
 
@@ -30,8 +28,6 @@ class Suppression(Row):
     released_at = models.DateTimeField(null=True)
     released_by = models.ForeignKey(Person, models.PROTECT, null=True, related_name="+")
     release_reason = models.TextField(blank=True)
-
-    objects: ClassVar[models.Manager["Suppression"]] = models.Manager()
 
     class Meta:
         constraints = [

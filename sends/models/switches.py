@@ -3,7 +3,6 @@
 import uuid
 from collections.abc import Collection
 from datetime import datetime
-from typing import ClassVar
 
 from django.db import connection, models
 from django.db.models import Q
@@ -63,7 +62,7 @@ class Switch(Row):
     blocked_at = models.DateTimeField(null=True, blank=True)
     block_reason = models.TextField(blank=True)
 
-    objects: ClassVar[models.Manager["Switch"]] = models.Manager.from_queryset(SwitchRows)()
+    objects = models.Manager.from_queryset(SwitchRows)()
 
     class Meta:
         # The few closed scopes, asked for by every claim and every page.

@@ -40,7 +40,8 @@ class Tenant(Row):
         of a rollback, and no two actions share one.
         """
         Tenant.objects.filter(pk=self.pk).update(last_number=F("last_number") + 1)
-        return Tenant.objects.values_list("last_number", flat=True).get(pk=self.pk)
+        self.refresh_from_db(fields=["last_number"])
+        return self.last_number
 
 
 class Policy(Row):

@@ -102,8 +102,8 @@ def _table(name: str) -> str:
 
 
 def _columns(name: str) -> list[str]:
-    meta = _model(name)._meta
-    return [str(meta.get_field(field).column) for field in FROZEN[name]]
+    columns = {field.name: str(field.column) for field in _model(name)._meta.concrete_fields}
+    return [columns[field] for field in FROZEN[name]]
 
 
 def _differs(column: str) -> str:

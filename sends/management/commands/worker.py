@@ -1,6 +1,7 @@
 """Run a worker: a django-q2 cluster, and a supervisor that restarts one that wedged."""
 
 import fcntl
+import logging
 import os
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from django.db import connection, connections
 from sends.broker import BEAT_EVERY, SUPERVISOR
 from sends.conf import conf
 from sends.models import triggers
+
+logger = logging.getLogger("sends.worker")
 
 # A cluster that finished no task for so long is wedged, however alive it looks: django-q2 #23.
 STALE_AFTER = 6 * BEAT_EVERY
@@ -68,7 +71,7 @@ class Supervisor:
             why = self._watch(cluster)
             kill_group(cluster)  # orphans of a cluster that died would go on
             if not self.asked:
-                print(f"worker: {why}; starting it again", file=sys.stderr, flush=True)
+                logger.error("%s; starting it again", why)
                 time.sleep(RESTART_AFTER)
 
     def _ask(self, *_: Any) -> None:
