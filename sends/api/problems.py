@@ -1,7 +1,7 @@
 """Every error of the agents' door, as a problem (RFC 9457) with a stable code."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -143,21 +143,6 @@ def method_not_allowed(request: HttpRequest, answer: HttpResponseBase) -> HttpRe
     return said
 
 
-def register(api: NinjaAPI) -> None:
-    """Answer each exception that may leave a view."""
-    api.add_exception_handler(Problem, _of_the_door)
-    api.add_exception_handler(NotJson, _not_json)
-    api.add_exception_handler(WrongProposal, _wrong_fields)
-    api.add_exception_handler(SuppressedRecipient, _suppressed)
-    api.add_exception_handler(Refused, _refused)
-    api.add_exception_handler(ValidationError, _wrong_parameters)
-    api.add_exception_handler(AuthenticationError, _unauthorized)
-    api.add_exception_handler(HttpError, _http)
-    api.add_exception_handler(Http404, _missing)
-    api.add_exception_handler(OperationalError, _busy)
-    api.add_exception_handler(Exception, _internal)
-
-
 def _of_the_door(request: HttpRequest, error: Problem) -> HttpResponse:
     return problem(error.status, error.code, error.detail)
 
@@ -219,3 +204,24 @@ def _internal(request: HttpRequest, error: Exception) -> HttpResponse:
     return problem(
         500, "internal", "Something failed here. Sending the same request again is safe."
     )
+
+
+ANSWERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+    Problem: _of_the_door,
+    NotJson: _not_json,
+    WrongProposal: _wrong_fields,
+    SuppressedRecipient: _suppressed,
+    Refused: _refused,
+    ValidationError: _wrong_parameters,
+    AuthenticationError: _unauthorized,
+    HttpError: _http,
+    Http404: _missing,
+    OperationalError: _busy,
+    Exception: _internal,
+}
+
+
+def register(api: NinjaAPI) -> None:
+    """Answer each exception that may leave a view."""
+    for kind, said in ANSWERS.items():
+        api.add_exception_handler(kind, said)

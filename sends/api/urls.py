@@ -5,7 +5,7 @@ from functools import wraps
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
-from django.urls import URLPattern, path, re_path
+from django.urls import URLPattern, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 
@@ -38,12 +38,13 @@ def with_problems(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRe
     return answered
 
 
-patterns: list[URLPattern] = api.urls[0]
+patterns, app_name, namespace = api.urls
 for pattern in patterns:
-    pattern.callback = with_problems(pattern.callback)
+    if isinstance(pattern, URLPattern):
+        pattern.callback = with_problems(pattern.callback)
 
 urlpatterns = [
     path("docs", reference, {"api": api}, name="api-reference"),
-    path("", (patterns, *api.urls[1:])),
+    path("", include((patterns, app_name), namespace=namespace)),
     re_path("", csrf_exempt(problems.not_found)),
 ]

@@ -267,9 +267,8 @@ def refuse_superseding(current: SendIntent) -> None:
             "A person rejected this message; read why, and do not send it again.",
             at=current.status_at,
         )
-    run = Run.objects.filter(pk=current.run_id).first()
-    if run is not None:
-        _refuse_ended(run)
+    if current.run is not None:
+        _refuse_ended(current.run)
     if current.holds & HOLD_BITS[Hold.CANCEL_ASKED]:
         raise NotPossible("This message is to be cancelled, so no version follows it.")
     if Status.SUPERSEDED not in LEGAL[Status(current.status)]:

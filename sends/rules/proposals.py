@@ -378,12 +378,8 @@ NOT_ONE_MAILBOX = PydanticCustomError(
 )
 
 
-def _boxes(most: int) -> Any:
-    return Annotated[list[Box], BeforeValidator(_one_or_many), Field(max_length=most)]
-
-
-Boxes = _boxes(MAX_RECIPIENTS)
-ReplyTo = _boxes(MAX_REPLY_TO)
+Boxes = Annotated[list[Box], BeforeValidator(_one_or_many), Field(max_length=MAX_RECIPIENTS)]
+ReplyTo = Annotated[list[Box], BeforeValidator(_one_or_many), Field(max_length=MAX_REPLY_TO)]
 
 
 class Proposal(Fields):
