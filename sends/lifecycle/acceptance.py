@@ -50,7 +50,7 @@ def record_evidence(
     now: datetime,
 ) -> Evidence:
     """Keep one fact for or against acceptance. It moves nothing: see `accept`."""
-    return Evidence.objects.create(
+    evidence: Evidence = Evidence.objects.create(
         intent=intent,
         attempt=attempt,
         kind=kind,
@@ -62,6 +62,7 @@ def record_evidence(
         confirms=confirms,
         found_at=now,
     )
+    return evidence
 
 
 def accept(
@@ -70,7 +71,6 @@ def accept(
     now: datetime,
     provider_message_id: str = "",
     thread_id: str = "",
-    accepted_at: datetime | None = None,
     refused: Iterable[str] = (),
 ) -> None:
     """The provider took this intent: proven by its answer, an event, a look-up or a person.
@@ -95,7 +95,7 @@ def accept(
             Status.SUBMITTED,
             now=now,
             in_doubt=False,
-            accepted_at=accepted_at or now,
+            accepted_at=now,
             provider_message_id=provider_message_id,
             provider_thread_id=thread_id,
             next_attempt_at=None,

@@ -7,8 +7,8 @@ is ever an error to the provider: what matches nothing is parked until an id arr
 import logging
 import re
 import uuid
-from collections.abc import Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 
 from django.db import OperationalError, transaction
 from django.db.models import Exists, OuterRef, Q
@@ -29,10 +29,11 @@ from sends.models import (
     SuppressionCause,
     database_now,
 )
-from sends.providers.adapter import Event
+from sends.providers.adapter import BadSignature, CredentialError, Event, text
+from sends.providers.credentials import resolve
+from sends.providers.registry import adapter_for
 from sends.rules.addresses import normal
 from sends.rules.deliveries import PROVES_TAKEN, SUPPRESSES, EventKind
-from sends.rules.keys import canonical, sha256
 from sends.rules.statuses import DELIVERY_ENDED, DeliveryState, Status
 
 logger = logging.getLogger("sends.events")
@@ -44,6 +45,25 @@ PATIENCE = timedelta(days=7)
 PARKED_FOR = timedelta(days=1)
 OPEN_STATES = tuple(state for state in DeliveryState if state not in DELIVERY_ENDED)
 SEEN_EVERY = timedelta(minutes=1)
+
+
+class Unsigned(Exception):
+    """No active secret of the account has signed this request just now; nothing was kept."""
+
+
+def receive(account: Account, headers: Mapping[str, str], raw: bytes) -> int:
+    """Keep the events of one request if the provider signed exactly these bytes; how many new.
+
+    Raises Unsigned. What is signed and cannot be read is kept too, as an event that proves
+    nothing.
+    """
+    adapter, now = adapter_for(account.provider), database_now()
+    try:
+        adapter.verify_webhook(headers, raw, _secrets(account), now)
+    except BadSignature as error:
+        logger.warning("webhook of account %s refused: %s", account.pk, error)
+        raise Unsigned from error
+    return store(account, adapter.events(raw), raw, now)
 
 
 def store(account: Account, events: Sequence[Event], raw: bytes, now: datetime) -> int:
@@ -76,7 +96,7 @@ def apply_received(limit: int = 200, now: datetime | None = None) -> int:
         except Exception as error:
             logger.exception("event %s could not be applied", event_id)
             ProviderEvent.objects.filter(pk=event_id, state=EventState.RECEIVED).update(
-                state=EventState.FAILED, error=f"{type(error).__name__}: {_clean(str(error))}"
+                state=EventState.FAILED, error=f"{type(error).__name__}: {text(str(error))}"
             )
     return len(waiting)
 
@@ -130,45 +150,38 @@ def close_without_news(now: datetime, limit: int = 100) -> int:
     return len(ids)
 
 
+def _secrets(account: Account) -> list[str]:
+    """Every secret that can be read; one that cannot must not shut out what another signed."""
+    secrets = []
+    for reference in account.webhook_secrets:
+        try:
+            secrets.append(resolve(reference))
+        except CredentialError as error:
+            logger.error("webhook secret of account %s: %s", account.pk, error)
+    return secrets
+
+
 def _row(account: Account, event: Event, raw: bytes, now: datetime) -> ProviderEvent:
-    event_id = _clean(event.event_id)
-    occurred_at = event.occurred_at or now
-    if occurred_at.tzinfo is None:
-        occurred_at = occurred_at.replace(tzinfo=UTC)
-    row = ProviderEvent(
+    return ProviderEvent(
         account=account,
-        event_id=event_id if len(event_id) <= 255 else sha256(event_id.encode()),
+        event_id=event.event_id or event.fingerprint,
+        fingerprint=event.fingerprint,
         kind=event.kind,
-        recipient=_clean(event.recipient)[:320],
-        provider_message_id=_clean(event.provider_message_id)[:255],
-        tag=_clean(event.tag)[:255],
-        message_id=_bracketed(_clean(event.message_id))[:255],
-        reason=_clean(event.reason),
-        occurred_at=occurred_at,
+        recipient=text(event.recipient, 320),
+        provider_message_id=text(event.provider_message_id, 255),
+        tag=text(event.tag, 255),
+        message_id=text(_bracketed(event.message_id), 255),
+        reason=event.reason,
+        occurred_at=event.occurred_at or now,
         received_at=now,
         raw=raw,
     )
-    row.fingerprint = _fingerprint(row)
-    return row
-
-
-def _clean(text: str) -> str:
-    """Without what PostgreSQL cannot store: NUL, and half a surrogate pair."""
-    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
 def _bracketed(message_id: str) -> str:
     """A Message-ID as we write it: some providers leave its angle brackets out."""
     bare = message_id.strip().removeprefix("<").removesuffix(">")
     return f"<{bare}>" if bare else ""
-
-
-def _fingerprint(row: ProviderEvent) -> str:
-    """The same for two tellings of one thing: message, recipient, kind and time."""
-    message = row.provider_message_id or row.tag or row.message_id
-    recipient = normal(row.recipient) if row.recipient else ""
-    at = row.occurred_at.astimezone(UTC).isoformat()
-    return sha256(canonical([message, recipient, row.kind, at]))
 
 
 def _apply(event_id: uuid.UUID, now: datetime) -> None:

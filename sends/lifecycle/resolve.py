@@ -5,13 +5,16 @@ provider's contract does not cover.
 """
 
 import uuid
+from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
 
 from django.db import transaction
 
-from sends.lifecycle import audit
+from sends.lifecycle import audit, intake, requeue
 from sends.lifecycle.acceptance import accept, accept_late, record_evidence
-from sends.lifecycle.accounts import contract_of
+from sends.lifecycle.accounts import contract_of, facts_of
+from sends.lifecycle.obstacles import moment
 from sends.lifecycle.refusals import (
     AlreadyDecided,
     DigestDiffers,
@@ -19,6 +22,7 @@ from sends.lifecycle.refusals import (
     Invalid,
     NotAllowed,
     NotPossible,
+    Refused,
     TooLate,
 )
 from sends.lifecycle.roles import require_role
@@ -32,13 +36,17 @@ from sends.models import (
     SendIntent,
     database_now,
 )
+from sends.providers.adapter import CredentialError, LookUp, NotSupported
+from sends.providers.http import Http
+from sends.providers.registry import adapter_for
 from sends.rules.contracts import Contract, Recovery
-from sends.rules.payloads import seal
+from sends.rules.payloads import seal, thaw
 from sends.rules.statuses import Status, holds_in
 
 __all__ = [
     "accept",
     "accept_late",
+    "ask_provider",
     "awaiting_confirmation",
     "confirm_not_accepted",
     "mark_accepted",
@@ -46,6 +54,7 @@ __all__ = [
     "may_replay",
     "record_evidence",
     "replay",
+    "resend",
 ]
 
 
@@ -79,6 +88,42 @@ def replay(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None)
         facts = {"next_attempt_at": at.isoformat(), "replay_until": until and until.isoformat()}
         _record(intent, person, "replay", now=now, facts=facts)
     return intent
+
+
+def ask_provider(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None) -> Evidence:
+    """Look it up at the provider. One hit that carries our key or tag settles it by itself.
+
+    Anything else is evidence for a person; finding nothing proves nothing. The provider is asked
+    with no transaction open, and whatever settles the intent meanwhile stands.
+    """
+    intent = SendIntent.objects.select_related("account", "tenant").get(pk=intent_id)
+    require_role(person, intent.tenant, Role.OPERATOR)
+    if intent.status != Status.UNCERTAIN:
+        raise _elsewhere(intent)
+    if _went_to_another_organisation(intent):
+        raise NotPossible(
+            "The account has changed since: another organisation at the provider is asked now, "
+            "which cannot know this email."
+        )
+    answer = _look_up(intent)
+    with transaction.atomic():
+        now = now or database_now()
+        intent = lock_intent(intent_id)
+        found = answer.proves
+        evidence = record_evidence(
+            intent,
+            kind=EvidenceKind.LOOK_UP,
+            direction=_points_to(answer),
+            proves=found is not None,
+            summary=answer.summary.capitalize(),
+            value=found.provider_message_id if found else answer.value,
+            person=person,
+            now=now,
+        )
+        _record(intent, person, "ask_provider", facts={"answer": answer.summary}, now=now)
+        if found is not None:
+            accept(intent, now=now, provider_message_id=found.provider_message_id)
+    return evidence
 
 
 def mark_accepted(
@@ -165,7 +210,37 @@ def confirm_not_accepted(
     return intent
 
 
-def may_replay(intent: SendIntent, now: datetime) -> NotPossible | TooLate | InFlight | None:
+def resend(
+    intent_id: uuid.UUID, *, person: Person, reason: str, now: datetime | None = None
+) -> SendIntent:
+    """Send again what was found not accepted; the answer is the intent that will go.
+
+    While the provider still knows the key it is the same version, requeued. After that it is a
+    new version with the same content under a new key, which a person has to approve.
+    """
+    with transaction.atomic():
+        now = now or database_now()
+        intent = lock_intent(intent_id)
+        require_role(person, intent.tenant, Role.OPERATOR)
+        if intent.status != Status.DEAD_LETTER or intent.accepted_at is not None:
+            raise _elsewhere(intent)
+        if intent.window_opened_at is None or _window_is_open(intent, now):
+            return requeue.requeue(intent_id, person=person, reason=reason, now=now)
+        again = intake.create_version(
+            intent.action,
+            thaw(bytes(intent.payload.body)).message,
+            author=intent.author,
+            agent=intent.agent,
+            resend_of=intent,
+            reason=reason,
+            needs_person=True,
+            now=now,
+        )
+        _record(intent, person, "resend", reason=reason, facts={"version": again.version}, now=now)
+    return again
+
+
+def may_replay(intent: SendIntent, now: datetime) -> Refused | None:
     """Why the same request may not go once more; None where it may. For screens too.
 
     What it reads may have changed a moment later: `replay` asks it again under lock.
@@ -178,7 +253,7 @@ def may_replay(intent: SendIntent, now: datetime) -> NotPossible | TooLate | InF
         return InFlight("An attempt is still open; wait until it has ended.")
     if seal(bytes(intent.payload.body)) != intent.digest or intent.approved_digest != intent.digest:
         return DigestDiffers("The stored email is not what was approved, so it is not sent.")
-    if intent.attempts.filter(may_have_arrived=True).exclude(scope=intent.account.scope).exists():
+    if _went_to_another_organisation(intent):
         return NotPossible(
             "The account has changed since: another organisation at the provider does not know "
             "the key, and would send a second email."
@@ -228,9 +303,31 @@ def _elsewhere(intent: SendIntent) -> AlreadyDecided:
     )
 
 
-def _may_repeat(
-    intent: SendIntent, contract: Contract, now: datetime
-) -> NotPossible | TooLate | None:
+def _went_to_another_organisation(intent: SendIntent) -> bool:
+    attempts = intent.attempts.filter(may_have_arrived=True)
+    return attempts.exclude(scope=intent.account.scope).exists()
+
+
+def _look_up(intent: SendIntent) -> LookUp:
+    adapter = adapter_for(intent.account.provider)
+    wire_key = adapter.wire_key(intent.idempotency_key)
+    try:
+        account = facts_of(intent.account)
+        with closing(Http(size=1)) as http:
+            return adapter.look_up(account, http, tag=intent.pk.hex, wire_key=wire_key)
+    except NotSupported as error:
+        raise NotPossible("This provider cannot be asked about an email.") from error
+    except CredentialError as error:
+        raise NotPossible(f"The provider cannot be asked: {error}.") from error
+
+
+def _points_to(answer: LookUp) -> Direction:
+    if answer.error:
+        return Direction.NEITHER
+    return Direction.ACCEPTED if answer.found else Direction.NOT_ACCEPTED
+
+
+def _may_repeat(intent: SendIntent, contract: Contract, now: datetime) -> Refused | None:
     if contract.recovery is Recovery.ONE_SHOT and intent.token_stored:
         until = None
     elif contract.may_replay and intent.window_opened_at is not None:
@@ -243,12 +340,16 @@ def _may_repeat(
     earliest = max(now, *_waits(intent))
     if until is not None and earliest >= until:
         return TooLate(
-            "Replaying could send a second email: "
-            f"the key is only good until {until:%d %b %Y, %H:%M} UTC."
+            f"Replaying could send a second email: the key is only good until {moment(until)}."
         )
     if intent.deadline is not None and earliest >= intent.deadline:
         return TooLate("The deadline of this email has passed; a replay would come too late.")
     return None
+
+
+def _window_is_open(intent: SendIntent, now: datetime) -> bool:
+    until = replay_until(intent, contract_of(intent.account))
+    return intent.token_stored or (until is not None and now < until)
 
 
 def _waits(intent: SendIntent) -> list[datetime]:
@@ -306,7 +407,7 @@ def _record(
     verb: str,
     *,
     reason: str = "",
-    facts: dict[str, object],
+    facts: Mapping[str, object],
     now: datetime,
 ) -> None:
     audit.record(
