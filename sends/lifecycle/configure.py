@@ -1,12 +1,10 @@
 """The one transaction that makes an installation what its configuration says."""
 
 import json
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 from django.contrib.auth.password_validation import validate_password
@@ -31,6 +29,9 @@ from sends.models import (
     database_now,
     new_id,
 )
+from sends.providers.adapter import BadOptions, UnknownProvider
+from sends.providers.credentials import CredentialError, resolve
+from sends.providers.registry import adapter_for
 from sends.rules.allowed import duration_words, is_reference, web_address
 from sends.rules.configuration import (
     AccountTable,
@@ -47,6 +48,9 @@ from sends.rules.keys import sha256
 
 # A token shorter than this may be guessed.
 TOKEN_LENGTH = 32
+# Names of the file that are others in the database.
+COLUMNS = {"undo_seconds": "undo_time", "expires": "expires_at"}
+FILE_NAMES = {column: name for name, column in COLUMNS.items()}
 # With one of these, a key that a provider knows may be unknown: another scope.
 ORGANISATION = ("provider", "base_url", "credential")
 
@@ -132,10 +136,8 @@ class _Step:
             )
 
     def policy(self, tenant: Tenant, table: PolicyTable) -> None:
-        columns = dict(table.named)
+        columns = {COLUMNS.get(name, name): value for name, value in table.named.items()}
         columns.pop("rules", None)
-        if "undo_seconds" in columns:
-            columns["undo_time"] = columns.pop("undo_seconds")
         policy = self.write(f"policy {tenant.slug}", Policy, {"tenant": tenant}, columns)
         if "rules" in table.named:
             self.rules(tenant, policy, table)
@@ -157,6 +159,7 @@ class _Step:
         self.changed(f"rules of policy {tenant.slug}", words or ["another order"])
 
     def account(self, tenant: Tenant, table: AccountTable, here: Where) -> None:
+        self.check_adapter(table, here)
         columns = table.named
         columns.pop("slug")
         if is_reference(table.base_url):
@@ -169,6 +172,14 @@ class _Step:
             and_then=_new_scope,
         )
         self.switch(account, SwitchKind.ACCOUNT, tenant)
+
+    def check_adapter(self, table: AccountTable, here: Where) -> None:
+        try:
+            adapter_for(table.provider).check_options(table.options)
+        except UnknownProvider as error:
+            self.wrong((*here, "provider"), str(error))
+        except BadOptions as error:
+            self.wrong((*here, "options"), str(error).rstrip("."))
 
     def address(self, reference: str, here: Where) -> str:
         found = self.secret(reference, here)
@@ -215,7 +226,7 @@ class _Step:
         if "scopes" in table.named:
             columns["scopes"] = sorted(set(table.scopes))
         if "expires" in table.named:
-            columns["expires_at"] = table.expires
+            columns[COLUMNS["expires"]] = table.expires
         made = ""
         if table.token is not None:
             columns |= self.given_token(table.token, keys, (*here, "token"))
@@ -324,16 +335,11 @@ class _Step:
 
     def secret(self, reference: str, here: Where) -> str:
         """What the reference stands for; empty, and a problem, where it cannot be read."""
-        kind, _, name = reference.partition(":")
         try:
-            found = os.environ.get(name, "") if kind == "env" else Path(name).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            self.wrong(here, f"{reference} cannot be read: {why}")
+            return resolve(reference).strip()
+        except CredentialError as error:
+            self.wrong(here, str(error))
             return ""
-        if not found.strip():
-            self.wrong(here, f"{reference} is {'not set' if kind == 'env' else 'empty'}")
-        return found.strip()
 
     def unknown(
         self, here: Where, field: str, value: str, model: type[M], tenant: Tenant, column: str
@@ -358,16 +364,13 @@ def _token_columns(token: str) -> dict[str, str]:
     return {"digest": sha256(token.encode()), "hint": token[-4:]}
 
 
-# Columns by the name that they have in the file, and those that say nothing to a reader.
-FILE_NAMES = {"undo_time": "undo_seconds", "expires_at": "expires"}
-SILENT = ("hint",)
-
-
 def _difference(name: str, before: Any, after: Any) -> str:
-    if name in SILENT:
-        return ""
+    if name == "hint":
+        return ""  # it changes with the digest
     if name == "digest":
         return "another token"
+    if name == "role":
+        before, after = Role(before).label.lower(), Role(after).label.lower()
     return f"{FILE_NAMES.get(name, name)} {_words(before)} → {_words(after)}"
 
 
@@ -380,8 +383,4 @@ def _words(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, sort_keys=True)
-    if isinstance(value, int) and not isinstance(value, Role):
-        return str(value)
-    if isinstance(value, Role):
-        return value.label.lower()
-    return str(value) if value not in (None, "") else "nothing"
+    return "nothing" if value in (None, "") else str(value)

@@ -110,7 +110,7 @@ def reference(value: Any) -> str:
 
 def is_reference(value: Any) -> bool:
     return isinstance(value, str) and bool(
-        re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*|file:\S.*", value)
+        re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/\S.*", value)
     )
 
 

@@ -46,7 +46,8 @@ class Table(BaseModel):
     @property
     def named(self) -> dict[str, Any]:
         """What the file says of it, and nothing that is only a default."""
-        return {name: getattr(self, name) for name in self.model_fields_set}
+        names = [name for name in type(self).model_fields if name in self.model_fields_set]
+        return {name: getattr(self, name) for name in names}
 
 
 class RuleTable(Table):
@@ -75,7 +76,7 @@ class PolicyTable(Table):
 class AccountTable(Table):
     slug: Slug
     provider: Annotated[str, PlainValidator(text(63))]
-    base_url: Address = ""
+    base_url: Address
     credential: Reference
     webhook_secrets: list[Reference] = []
     concurrency: Annotated[int, PlainValidator(whole(1, 256))] = 16
