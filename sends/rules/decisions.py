@@ -1,7 +1,7 @@
 """What follows an attempt: accept, try again, give up, or say that nobody knows."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sends.rules.backoff import NOTHING, wait_after
 from sends.rules.contracts import Contract, Recovery
@@ -10,6 +10,7 @@ from sends.rules.outcomes import COUNTED, DOUBTFUL, TOOK_IT, BlockScope, Outcome
 # A provider that still works on our key is asked again, the same key, for at most this long.
 IN_PROGRESS_PATIENCE = timedelta(minutes=2)
 IN_PROGRESS_WAIT = timedelta(seconds=2)
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,14 @@ class Accept:
 
 @dataclass(frozen=True)
 class RetryAt:
-    """Try again, same request and key, not before `at`; a replay where `in_doubt`."""
+    """Try again at `at`, same request and key; a replay where `in_doubt`.
+
+    `not_sooner` is the wait that nobody may cut short: the provider's, and the settle time.
+    """
 
     at: datetime
     in_doubt: bool
+    not_sooner: datetime
     replay_until: datetime | None = None
 
 
@@ -155,17 +160,20 @@ def _retry(
 ) -> Decision:
     if history.cancel_asked:
         return Cancel("a cancel was asked, and nothing was taken")
-    spent = _spent(outcome, history, policy, now)
+    earliest = now + asked
+    spent = _spent(outcome, history, policy, now, earliest)
     if spent:
         return DeadLetter(f"{spent}; nothing was taken")
-    at = now + _wait(history, policy, chance, asked)
-    if history.window_opened_at is not None:
+    until = None
+    if history.window_opened_at is not None and not _keeps_token(history, contract):
         # A person found an earlier attempt not accepted; the key is still bound by its window.
         until = contract.replay_until(history.window_opened_at)
-        if at > until:
-            return DeadLetter("the time in which the provider knows our key is over")
-        return _unless_late(RetryAt(at, in_doubt=False, replay_until=until), history)
-    return _unless_late(RetryAt(at, in_doubt=False), history)
+    at = _jittered(history, policy, until, now, earliest, chance)
+    if until is not None and at > until:
+        return DeadLetter("the time in which the provider knows our key is over")
+    if history.deadline is not None and at > history.deadline:
+        return Cancel("the next attempt would come after the deadline")
+    return RetryAt(at, False, earliest, until)
 
 
 def _replay(
@@ -179,49 +187,74 @@ def _replay(
 ) -> Decision:
     if not history.same_request:
         return Uncertain("the request changed since the first attempt, so it cannot be repeated")
-    if contract.recovery is Recovery.ONE_SHOT and history.token_stored:
+    if _keeps_token(history, contract):
         until = None
-    elif contract.may_replay:
-        until = contract.replay_until(history.window_opened_at or now)
-    else:
+    elif not contract.may_replay:
         return Uncertain("this provider gives no promise about a repeated request")
-    spent = _spent(outcome, history, policy, now)
+    elif history.window_opened_at is None:
+        return Uncertain("nobody knows since when the provider may know our key")
+    else:
+        until = contract.replay_until(history.window_opened_at)
+    in_progress = outcome is Outcome.KEY_IN_PROGRESS
+    earliest = now + max(asked, IN_PROGRESS_WAIT if in_progress else contract.settle_time)
+    spent = _spent(outcome, history, policy, now, earliest)
     if spent:
         return Uncertain(f"{spent}, and no answer was clear")
-    earliest = now + max(asked, contract.settle_time)
-    if outcome is Outcome.KEY_IN_PROGRESS:
-        if now - (history.in_progress_since or now) >= IN_PROGRESS_PATIENCE:
-            return Uncertain("the provider is still working on our key after two minutes")
-        earliest = now + max(asked, IN_PROGRESS_WAIT)
-    at = max(now + _wait(history, policy, chance, asked), earliest)
-    if until is not None and at > until:
-        at = earliest  # the jitter may not push the last replay out of the window
+    if in_progress and earliest > (history.in_progress_since or now) + IN_PROGRESS_PATIENCE:
+        return Uncertain("the provider works on our key for longer than two minutes")
+    at = earliest
+    if not in_progress:
+        at = _jittered(history, policy, until, now, earliest, chance)
     if until is not None and at > until:
         return Uncertain("the time in which a replay is safe is over")
     if history.deadline is not None and at > history.deadline:
         return Uncertain("the next replay would come after the deadline")
-    return RetryAt(at, in_doubt=True, replay_until=until)
+    return RetryAt(at, True, earliest, until)
 
 
-def _wait(history: History, policy: RetryPolicy, chance: float, asked: timedelta) -> timedelta:
-    return wait_after(history.tries, base=policy.base, cap=policy.cap, chance=chance, asked=asked)
+def _keeps_token(history: History, contract: Contract) -> bool:
+    """While a one-shot token is kept its window counts as open."""
+    return contract.recovery is Recovery.ONE_SHOT and history.token_stored
 
 
-def _spent(outcome: Outcome, history: History, policy: RetryPolicy, now: datetime) -> str:
+def _jittered(
+    history: History,
+    policy: RetryPolicy,
+    until: datetime | None,
+    now: datetime,
+    earliest: datetime,
+    chance: float,
+) -> datetime:
+    """The usual wait, or a point in the time left: chance alone never ends the attempts."""
+    wait = wait_after(history.tries, base=policy.base, cap=policy.cap, chance=chance)
+    at, last = max(now + wait, earliest), _last(history, policy, until)
+    return at if at <= last else earliest + max(last - earliest, NOTHING) * chance
+
+
+def _last(history: History, policy: RetryPolicy, until: datetime | None) -> datetime:
+    """The last moment at which another attempt may begin, as far as there is one."""
+    ends = [until, history.deadline]
+    if history.first_at is not None:
+        ends.append(history.first_at + policy.max_age)
+    return min((end for end in ends if end is not None), default=NEVER)
+
+
+def _spent(
+    outcome: Outcome, history: History, policy: RetryPolicy, now: datetime, earliest: datetime
+) -> str:
     counted = history.counted + (outcome in COUNTED)
     if counted >= policy.max_attempts:
         return f"all {policy.max_attempts} attempts are used up"
-    if history.first_at is not None and now - history.first_at >= policy.max_age:
+    if history.first_at is None:
+        return ""
+    end = history.first_at + policy.max_age
+    if now >= end:
         return f"tried for {_hours(policy.max_age)}"
+    if earliest > end:
+        return f"the next attempt would come after {_hours(policy.max_age)} of trying"
     return ""
 
 
 def _hours(span: timedelta) -> str:
     hours = span.total_seconds() / 3600
     return f"{hours:g} hours" if hours >= 1 else f"{span.total_seconds():g} seconds"
-
-
-def _unless_late(retry: RetryAt, history: History) -> Decision:
-    if history.deadline is not None and retry.at > history.deadline:
-        return Cancel("the next attempt would come after the deadline")
-    return retry
