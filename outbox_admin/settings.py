@@ -60,6 +60,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
+    "sends.guard.LedgerGuard",
     "django_htmx.middleware.HtmxMiddleware",
 ]
 
@@ -213,6 +214,8 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    # Its own lines tell of every beat; ours tell of every attempt.
+    "loggers": {"django-q": {"level": "WARNING"}},
     "root": {
         "handlers": ["stderr"],
         "level": env.choice("OUTBOX_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),

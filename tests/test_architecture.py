@@ -15,7 +15,7 @@ SENDS = ROOT / "sends"
 BELOW = {"conf", "rules", "models", "providers.registry", "reports", "lifecycle"}
 DOORS = (
     *("api", "webhooks", "dashboard", "templatetags", "health"),
-    *("tasks", "broker", "schedule", "checks", "management"),
+    *("tasks", "broker", "schedule", "checks", "guard", "management"),
 )
 ROOMS: dict[str, set[str]] = {
     "sandbox": set(),

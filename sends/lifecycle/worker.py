@@ -1,6 +1,7 @@
 """The loop of a worker: claim, submit, settle; and when it stops."""
 
 import fcntl
+import logging
 import os
 import queue
 import socket
@@ -12,13 +13,16 @@ from datetime import timedelta
 from functools import cache
 from typing import IO
 
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 
 from sends.conf import conf
 from sends.lifecycle.claim import Claimed, claim, dispatch
 from sends.lifecycle.settle import settle
 from sends.lifecycle.submit import Submitted, submit
+from sends.models import triggers
 from sends.providers.http import Http
+
+logger = logging.getLogger("sends.worker")
 
 # After its slice a drain claims nothing more and frees its slot, so that another can start.
 SLICE = timedelta(seconds=5)
@@ -38,6 +42,9 @@ def drain() -> int:
         if slot is None:
             return 0
         close_old_connections()
+        if absent := triggers.missing(connection):
+            logger.error("nothing is sent: the database lacks its triggers %s; migrate", absent)
+            return 0
         return _Drain(f"{socket.gethostname()}:{os.getpid()}:{slot}").run()
 
 
