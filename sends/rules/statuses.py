@@ -43,7 +43,10 @@ SENTENCES: dict[Status, str] = {
     S.DONE: "The provider took the email, and its deliveries have ended or there is no more news.",
     S.DEAD_LETTER: "We stopped trying; the reason is shown and nothing is retried by itself.",
     S.SUPERSEDED: "A newer version replaced this one; this one is never sent again.",
-    S.CANCELLED: "Taken back before anything was sent: by a person, by the agent, or it lapsed.",
+    S.CANCELLED: (
+        "Taken back before anything was sent: by a person, by the agent, or because it lapsed: "
+        "nobody decided, or it could not go out in time."
+    ),
 }
 
 
