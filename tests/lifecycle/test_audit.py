@@ -1,18 +1,17 @@
 """The audit log is one unbroken chain a tenant, and says where it was broken."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 
 from sends.lifecycle import audit
-from sends.models import AuditEntry, Tenant, database_now, triggers
+from sends.models import AuditEntry, Tenant, database_now
 from sends.rules.keys import canonical
 from tests.factories import make_tenant
 from tests.lifecycle.races import at_once
+from tests.lifecycle.tampering import no_triggers
 
 
 def record(tenant: Tenant, verb: str = "approve", **facts: Any) -> AuditEntry:
@@ -92,7 +91,7 @@ def test_an_entry_rewritten_with_its_own_hash_breaks_the_next():
 def test_a_missing_entry_is_found():
     tenant = make_tenant()
     entries = [record(tenant) for _ in range(3)]
-    with _no_triggers():
+    with no_triggers(AuditEntry):
         AuditEntry.objects.filter(pk=entries[1].pk).delete()
     assert audit.verify(tenant) == [f"entry 2 of {tenant} is missing; the next one is 3"]
 
@@ -122,23 +121,6 @@ def test_an_entry_of_a_decision_that_was_rolled_back_leaves_no_gap():
     assert audit.verify(tenant) == []
 
 
-@contextmanager
-def _no_triggers() -> Iterator[None]:
-    """As somebody with the database's own rights, whom no trigger stops."""
-    table = AuditEntry._meta.db_table
-    with connection.cursor() as cursor:
-        if connection.vendor == "sqlite":
-            triggers.drop(connection)
-            yield
-            triggers.install(connection)
-        else:
-            # PostgreSQL alters no table with checks of foreign keys still to come.
-            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            cursor.execute(f'ALTER TABLE "{table}" DISABLE TRIGGER USER')
-            yield
-            cursor.execute(f'ALTER TABLE "{table}" ENABLE TRIGGER USER')
-
-
 def _past_the_triggers(rows: Any, **columns: Any) -> None:
-    with _no_triggers():
+    with no_triggers(AuditEntry):
         rows.update(**columns)
