@@ -54,7 +54,9 @@ class Command(BaseCommand):
             call_command("migrate", interactive=False, verbosity=0)
         except DatabaseError as error:
             raise CommandError(f"The database cannot be used: {error}".strip()) from None
-        if not get_user_model().objects.exists():
+        if get_user_model().objects.exists():
+            call_command("demo", verbosity=0)  # what is there follows to other ports
+        else:
             self.stdout.write("Loading the demonstration …")
             call_command("demo")
         connections.close_all()
