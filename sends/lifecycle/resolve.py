@@ -71,7 +71,7 @@ def replay(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None)
         if refusal is not None:
             raise refusal
         until = replay_until(intent, contract_of(intent.account))
-        at = max(now, *_waits(intent))
+        at = _earliest(intent, now)
         move(
             intent,
             Status.RETRY_SCHEDULED,
@@ -222,10 +222,11 @@ def resend(
         now = now or database_now()
         intent = lock_intent(intent_id)
         require_role(person, intent.tenant, Role.OPERATOR)
-        if intent.status != Status.DEAD_LETTER or intent.accepted_at is not None:
-            raise _elsewhere(intent)
-        if intent.window_opened_at is None or _window_is_open(intent, now):
+        refusal = requeue.may_requeue(intent, now)
+        if refusal is None:
             return requeue.requeue(intent_id, person=person, reason=reason, now=now)
+        if refusal.offer != "resend":
+            raise refusal
         again = intake.create_version(
             intent.action,
             thaw(bytes(intent.payload.body)).message,
@@ -337,7 +338,7 @@ def _may_repeat(intent: SendIntent, contract: Contract, now: datetime) -> Refuse
             "This provider gives no promise about a repeated request: "
             "a second one could send a second email."
         )
-    earliest = max(now, *_waits(intent))
+    earliest = _earliest(intent, now)
     if until is not None and earliest >= until:
         return TooLate(
             f"Replaying could send a second email: the key is only good until {moment(until)}."
@@ -347,14 +348,10 @@ def _may_repeat(intent: SendIntent, contract: Contract, now: datetime) -> Refuse
     return None
 
 
-def _window_is_open(intent: SendIntent, now: datetime) -> bool:
-    until = replay_until(intent, contract_of(intent.account))
-    return intent.token_stored or (until is not None and now < until)
-
-
-def _waits(intent: SendIntent) -> list[datetime]:
-    """Moments before which nobody may go on, whoever asks."""
-    return [at for at in (intent.not_sooner_than, intent.not_before) if at is not None]
+def _earliest(intent: SendIntent, now: datetime) -> datetime:
+    """When it may go at the soonest, whoever asks: some waits nobody cuts short."""
+    floors = (intent.not_sooner_than, intent.not_before)
+    return max([now, *(floor for floor in floors if floor is not None)])
 
 
 def _finding(value: str, note: str) -> tuple[str, str]:

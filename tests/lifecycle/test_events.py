@@ -1,13 +1,12 @@
 """Provider events: kept once, matched, and applied in whatever order they come."""
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from django.db import connection, transaction
+from django.db import transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +40,7 @@ from tests.factories import (
     make_sender,
     make_tenant,
 )
+from tests.lifecycle.races import at_once
 
 K = EventKind
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -479,7 +479,7 @@ def test_an_intent_without_news_for_seven_days_is_done() -> None:
     tell(silent.account, an_event(recipient="a@example.org"))
     recent = accepted(agent=make_agent_at())
     later = now + timedelta(days=7, minutes=1)
-    SendIntent.objects.filter(pk=recent.pk)  # accepted just now too, but heard of lately
+    # Accepted just now too, but heard of lately.
     recent.deliveries.update(changed_at=later - timedelta(days=1))
     assert events.close_without_news(later) == 1
     assert now_is(silent) == (Status.DONE, [DeliveryState.DELIVERED, DeliveryState.NO_NEWS])
@@ -551,7 +551,7 @@ def end_state(order: Iterable[Any], recipients: tuple[str, ...]) -> tuple[Any, .
 
 
 @pytest.mark.django_db
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(facts=FACTS, data=st.data(), one=st.booleans())
 def test_the_order_and_number_of_events_never_matter(
     facts: list[Any], data: st.DataObject, one: bool
@@ -568,29 +568,6 @@ def test_the_order_and_number_of_events_never_matter(
 # -- races
 
 
-def in_threads(*steps: Callable[[], Any]) -> list[Exception]:
-    """Run these at the same moment, each with a connection of its own; what they raised."""
-    together = threading.Barrier(len(steps))
-    raised: list[Exception] = []
-
-    def run(step: Callable[[], Any]) -> None:
-        try:
-            together.wait(timeout=10)
-            step()
-        except Exception as error:
-            raised.append(error)
-        finally:
-            connection.close()
-
-    threads = [threading.Thread(target=run, args=(step,)) for step in steps]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=30)
-        assert not thread.is_alive()
-    return raised
-
-
 @pytest.mark.django_db(transaction=True)
 def test_two_that_apply_at_once_apply_each_event_once() -> None:
     intent = accepted(to=tuple(f"r{n}@example.org" for n in range(6)))
@@ -600,7 +577,7 @@ def test_two_that_apply_at_once_apply_each_event_once() -> None:
         for kind in (K.DEFERRED, K.BOUNCED)
     ]
     events.store(intent.account, told, b"{}", database_now())
-    assert in_threads(events.apply_received, events.apply_received) == []
+    at_once(events.apply_received, events.apply_received)
     assert now_is(intent) == (Status.DEAD_LETTER, [DeliveryState.BOUNCED] * 6)
     assert Suppression.objects.count() == 6
     assert set(ProviderEvent.objects.values_list("state", flat=True)) == {EventState.APPLIED}
@@ -616,8 +593,9 @@ def test_of_an_event_and_a_refusal_that_race_the_event_stands(round_number: int)
         with transaction.atomic():
             move(intent, Status.DEAD_LETTER, now=database_now(), end_reason="refused")
 
-    raised = in_threads(events.apply_received, settle_as_refused)
-    assert all(isinstance(error, StaleIntent) for error in raised)
+    applied, settled = at_once(events.apply_received, settle_as_refused)
+    assert applied == 1
+    assert settled is None or isinstance(settled, StaleIntent)
     assert now_is(intent) == (Status.DONE, [DeliveryState.DELIVERED])
 
 
@@ -626,10 +604,10 @@ def test_one_event_stored_by_two_requests_at_once_is_kept_once() -> None:
     account = make_account(make_tenant())
     told = [an_event(event_id=f"evt_{number}") for number in range(20)]
 
-    def store() -> None:
-        events.store(account, told, b"{}", database_now())
+    def store() -> int:
+        return events.store(account, told, b"{}", database_now())
 
-    assert in_threads(store, store) == []
+    assert sum(at_once(store, store)) == 20
     assert ProviderEvent.objects.count() == 20
 
 
