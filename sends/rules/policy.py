@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Rule:
     """One line of a tenant's approval policy. An empty field matches anything.
 
-    `recipient_domain` matches when any recipient is in it; `approvals` is 0, 1 or 2 people.
+    `recipient_domain` is about the recipients in it; `approvals` is 0, 1 or 2 people.
     """
 
     approvals: int
@@ -16,11 +16,11 @@ class Rule:
     template: str = ""
     recipient_domain: str = ""
 
-    def matches(self, *, agent: str, template: str, domains: Iterable[str]) -> bool:
+    def matches(self, *, agent: str, template: str, domain: str) -> bool:
         return (
             self.agent in ("", agent)
             and self.template in ("", template)
-            and (not self.recipient_domain or self.recipient_domain in set(domains))
+            and self.recipient_domain in ("", domain)
         )
 
     @property
@@ -53,19 +53,23 @@ def approvals_needed(
     domains: Iterable[str],
     predecessor_may_be_out: bool = False,
 ) -> Need:
-    """How many people must approve. The strictest rule that matches, else the default.
+    """How many people must approve: for each domain the strictest rule that matches, else the
+    default; and of these the most.
 
-    An email to two domains falls under the rules of both, so the strictest has to win. A version
-    whose predecessor may have reached a provider is always seen by a person.
+    So a rule that asks nobody about one's own domain says nothing about the other recipients. A
+    version whose predecessor may have reached a provider is always seen by a person.
     """
-    domains = set(domains)
-    matching = [r for r in rules if r.matches(agent=agent, template=template, domains=domains)]
-    strictest = max(matching, key=lambda rule: rule.approvals, default=None)
-    need = (
-        Need(default, "default")
-        if strictest is None
-        else Need(strictest.approvals, strictest.words)
-    )
+    needs = [
+        _strictest([r for r in rules if r.matches(agent=agent, template=template, domain=domain)])
+        or Need(default, "default")
+        for domain in sorted(set(domains))
+    ]
+    need = max(needs, key=lambda need: need.approvals, default=Need(default, "default"))
     if predecessor_may_be_out and need.approvals == 0:
         return Need(1, "an earlier version may have reached the provider")
     return need
+
+
+def _strictest(rules: Sequence[Rule]) -> Need | None:
+    strictest = max(rules, key=lambda rule: rule.approvals, default=None)
+    return None if strictest is None else Need(strictest.approvals, strictest.words)

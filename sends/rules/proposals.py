@@ -243,7 +243,11 @@ def _address(value: str) -> str:
     line = _line(value)
     try:
         valid = validate_email(
-            line, check_deliverability=False, allow_quoted_local=True, test_environment=True
+            line,
+            check_deliverability=False,
+            allow_quoted_local=True,
+            test_environment=True,
+            strict=True,
         )
     except EmailNotValidError as error:
         raise PydanticCustomError(
@@ -298,7 +302,7 @@ def _small_json(value: dict[str, Any]) -> dict[str, Any]:
         return value  # named with its pointer by `_unstorable`
     if size > MAX_METADATA_BYTES:
         raise PydanticCustomError(
-            "too_long", "at most {most} bytes of JSON are kept", {"most": MAX_METADATA_BYTES}
+            "too_large", "at most {most} bytes of JSON are kept", {"most": MAX_METADATA_BYTES}
         )
     return value
 
