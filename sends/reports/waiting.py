@@ -18,7 +18,7 @@ class Waiting:
 
 
 def why_not_yet(intent: SendIntent, now: datetime) -> Waiting | None:
-    """For one intent; None when it is finished or waits for nobody but the recipients."""
+    """For one intent; None when nothing more will happen to it by itself or by plan."""
     return why_not_yet_of([intent], now).get(intent.pk)
 
 
@@ -42,7 +42,7 @@ def _why(intent: SendIntent, off: dict[uuid.UUID, Switch], now: datetime) -> Wai
         case Status.IN_FLIGHT:
             return Waiting("A worker is talking to the provider right now.")
         case Status.UNCERTAIN:
-            return Waiting("Waits for an operator to settle it.", intent.replay_until)
+            return Waiting("Waits for an operator to settle it.")
         case Status.SUBMITTED:
             return Waiting("Waits for news of its delivery.")
         case Status.QUEUED | Status.RETRY_SCHEDULED:
@@ -95,13 +95,16 @@ def _stopped(intent: SendIntent, switch: Switch) -> Waiting:
 
 
 def _scheduled(intent: SendIntent, now: datetime) -> Waiting:
-    at = intent.next_attempt_at
-    if at is None or at <= now:
+    floors = (intent.next_attempt_at, intent.not_sooner_than)
+    at = max((floor for floor in floors if floor is not None), default=now)
+    if at <= now:
         return Waiting("Goes out as soon as a worker is free.")
     if intent.not_before is not None and at <= intent.not_before:
         return Waiting("Goes out at the time the agent asked for.", at)
+    if intent.in_doubt:
+        return Waiting("An attempt had no clear answer; asked again with the same key.", at)
+    if at == intent.not_sooner_than:
+        return Waiting("The provider asked us to wait.", at)
     if intent.status == Status.QUEUED:
         return Waiting("Goes out when the undo time is over.", at)
-    if intent.in_doubt:
-        return Waiting("The last attempt had no clear answer; asked again with the same key.", at)
     return Waiting("Tried again with the same email and the same key.", at)
