@@ -4,6 +4,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -14,7 +15,7 @@ from sends.lifecycle.obstacles import moment, refuse_older_version
 from sends.lifecycle.refusals import AlreadyAccepted, NotAllowed
 from sends.lifecycle.roles import require_reason, require_role
 from sends.lifecycle.transitions import lock_intent, move, set_hold
-from sends.models import Agent, Person, Role, Run, SendIntent, database_now
+from sends.models import Action, Agent, Person, Role, Run, SendIntent, database_now
 from sends.rules.statuses import CLAIMABLE, HOLD_BITS, LEGAL, UNDECIDED, UNFINISHED, Hold, Status
 
 logger = logging.getLogger(__name__)
@@ -58,12 +59,16 @@ def ask_cancel(run: Run) -> int:
 
     Call it under the lock of the run's switch, with the run's end written. How many it is.
     """
-    asked = 0
-    # Again until there is nothing new: a version that somebody was writing while we waited for
-    # the lock of the one before it is seen by the next look only.
-    while ids := _unasked(run):
-        asked += set_hold(Hold.CANCEL_ASKED, pk__in=ids)
-    return asked
+    concerned: dict[str, Any] = {
+        "run": run,
+        "accepted_at": None,
+        "status__in": {*UNFINISHED, Status.DEAD_LETTER},
+    }
+    # Whoever writes a version or takes a rejection back holds the action's lock: we see what
+    # they did, or they see the run's end.
+    _lock_in_order(Action.objects.filter(run=run))
+    _lock_in_order(SendIntent.objects.filter(**concerned))
+    return set_hold(Hold.CANCEL_ASKED, **concerned)
 
 
 def cancel_asked(now: datetime, limit: int = 100) -> int:
@@ -125,6 +130,12 @@ def _ids(intents: QuerySet[SendIntent], order: str, limit: int) -> list[uuid.UUI
     return list(intents.order_by(order).values_list("pk", flat=True)[:limit])
 
 
+def _lock_in_order(rows: QuerySet[Any]) -> None:
+    """Lock these rows as everybody does: by id. An UPDATE picks an order of its own."""
+    for _ in rows.select_for_update(no_key=True).order_by("pk").values_list("pk").iterator():
+        pass
+
+
 def _take_back(intent: SendIntent, *, actor: str, verb: str, said: str, now: datetime) -> None:
     if intent.status == Status.CANCELLED:
         return
@@ -154,15 +165,6 @@ def _take_back(intent: SendIntent, *, actor: str, verb: str, said: str, now: dat
         facts={"status": str(intent.status)},
         now=now,
     )
-
-
-def _unasked(run: Run) -> list[uuid.UUID]:
-    concerned = SendIntent.objects.filter(
-        run=run, accepted_at=None, status__in={*UNFINISHED, Status.DEAD_LETTER}
-    )
-    # Locked in the order of their ids, as everybody locks them; an UPDATE picks its own order.
-    locked = concerned.select_for_update(no_key=True).order_by("pk")
-    return [pk for pk, holds in locked.values_list("pk", "holds") if not holds & ASKED]
 
 
 def _cancellable() -> Q:
