@@ -112,7 +112,7 @@ class _Step:
             f"tenant {table.slug}",
             Tenant,
             {"slug": table.slug},
-            {"name": table.name or table.slug} if "name" in table.named else {},
+            {"name": table.name} if table.name else {},
             new={"name": table.slug},
         )
         self.switch(tenant, SwitchKind.TENANT, tenant)

@@ -15,7 +15,6 @@ from sends.lifecycle.settle import Aftermath, settle_attempt
 from sends.models import (
     Account,
     Agent,
-    Attempt,
     Membership,
     Person,
     Role,
@@ -31,6 +30,7 @@ from sends.rules.statuses import CLAIMABLE
 
 WORKER = "demonstration"
 BEGAN = timedelta(hours=6)
+QUICK = timedelta(seconds=0.2)
 # What each of the attempts met, as the HTTP room would have written it down.
 NOT_REACHED = Happened(
     Phase.CONNECTING, error="refused", message="connection refused", bytes_total=1840
@@ -164,11 +164,11 @@ class _Day:
         """Worked on until it is decided: as a worker does, but for the network."""
         while (row := self.due(intent)) is not None and row.next_attempt_at is not None:
             opened_at = row.next_attempt_at + timedelta(milliseconds=140)
-            claimed = open_attempt(row, WORKER, opened_at, clock())
-            assert claimed is not None
-            row.refresh_from_db()
-            took = row.account.request_deadline if happened is NO_ANSWER else timedelta(seconds=0.2)
-            attempt = Attempt.objects.get(pk=claimed.attempt_id)
+            opened = open_attempt(row, WORKER, opened_at, clock())
+            assert opened is not None
+            attempt, claimed = opened
+            attempt.save(force_insert=True)
+            took = row.account.request_deadline if happened is NO_ANSWER else QUICK
             settle_attempt(row, attempt, happened, claimed.contract, opened_at + took, Aftermath())
 
     def due(self, intent: SendIntent) -> SendIntent | None:
