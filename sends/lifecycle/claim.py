@@ -62,6 +62,11 @@ class Claimed:
     fault: str
     not_after: float
 
+    @property
+    def needs_mark(self) -> bool:
+        """Whether `dispatch` must still commit that it goes on the wire."""
+        return self.request is not None and not self.contract.may_replay
+
 
 @cache
 def installation_id() -> uuid.UUID:
@@ -89,21 +94,22 @@ def claim(worker: str, *, at_most: int) -> list[Claimed]:
         stopped = _stop_suppressed(intents, now)
         altered = {i.pk for i in intents if not _is_what_was_approved(i)}
         unreadable: dict[uuid.UUID, str] = {}
-        claimed = []
+        opened: list[tuple[Attempt, Claimed]] = []
         for intent in intents:
             if intent.pk in stopped | altered:
                 continue
             try:
-                taken = _open(intent, worker, now, clock_now)
+                one = _open(intent, worker, now, clock_now)
             except CredentialError as error:
                 unreadable[intent.account_id] = str(error)
             else:
-                claimed += [taken] if taken else []
+                opened += [one] if one else []
+        Attempt.objects.bulk_create(attempt for attempt, _ in opened)
     for intent_id in altered:
         _report_altered(intent_id)
     for account_id, reason in unreadable.items():
         turn_off(account_id, by="system", reason=reason, cause=Cause.BLOCKED)
-    return claimed
+    return [claimed for _, claimed in opened]
 
 
 def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
@@ -137,7 +143,8 @@ def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
                 _release(intent, c, now)
                 continue
             Attempt.objects.filter(pk=c.attempt_id).update(dispatched_at=now)
-            _bind(intent, c)
+            binding = _binding(c.request, c.account.scope)
+            SendIntent.objects.filter(pk=intent.pk).update(**binding)
             going.append(c)
     return going
 
@@ -224,8 +231,10 @@ def _report_altered(intent_id: uuid.UUID) -> None:
             )
 
 
-def _open(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> Claimed | None:
-    """Lease one locked intent and open its attempt; None when it may not be made."""
+def _open(
+    intent: SendIntent, worker: str, now: datetime, clock_now: float
+) -> tuple[Attempt, Claimed] | None:
+    """Lease one locked intent, and its attempt, not yet saved; None when it may not be made."""
     account = intent.account
     adapter = adapter_for(account.provider)
     contract = contract_of(account)
@@ -237,6 +246,7 @@ def _open(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> C
 
     lease = intent.tenant.policy.lease
     token = new_id()
+    is_dispatched = contract.may_replay and request is not None
     move(
         intent,
         Status.IN_FLIGHT,
@@ -245,8 +255,9 @@ def _open(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> C
         lease_expires_at=now + lease,
         attempt_count=intent.attempt_count + 1,
         tries=intent.tries + 1,
+        **(_binding(request, account.scope) if is_dispatched else {}),
     )
-    attempt = Attempt.objects.create(
+    attempt = Attempt(
         intent=intent,
         number=intent.attempt_count,
         account=account,
@@ -259,7 +270,7 @@ def _open(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> C
         request_digest=request.digest if request else "",
         contract=summary(contract),
         opened_at=now,
-        dispatched_at=now if contract.may_replay and request else None,
+        dispatched_at=now if is_dispatched else None,
     )
     claimed = Claimed(
         intent_id=intent.pk,
@@ -275,9 +286,7 @@ def _open(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> C
         fault=fault,
         not_after=clock_now + (lease - account.request_deadline).total_seconds(),
     )
-    if attempt.dispatched_at:
-        _bind(intent, claimed)
-    return claimed
+    return attempt, claimed
 
 
 def _request(
@@ -304,12 +313,10 @@ def _would_differ(intent: SendIntent, request: Request, account: Account) -> boo
     )
 
 
-def _bind(intent: SendIntent, claimed: Claimed) -> None:
-    """Note what goes on the wire: every later attempt must be its repeat."""
-    assert claimed.request is not None
-    SendIntent.objects.filter(pk=intent.pk).update(
-        request_digest=claimed.request.digest, dispatch_scope=claimed.account.scope
-    )
+def _binding(request: Request | None, scope: uuid.UUID) -> dict[str, Any]:
+    """What goes on the wire, noted on the intent: every later attempt must be its repeat."""
+    assert request is not None
+    return {"request_digest": request.digest, "dispatch_scope": scope}
 
 
 def _release(intent: SendIntent, claimed: Claimed, now: datetime) -> None:

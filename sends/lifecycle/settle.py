@@ -107,13 +107,14 @@ def _save(results: Sequence[Submitted]) -> Aftermath:
     with transaction.atomic():
         now = database_now()
         intents = _lock(results)
+        attempts = Attempt.objects.in_bulk([result.claimed.attempt_id for result in results])
         for result in results:
             claimed, intent = result.claimed, intents[result.claimed.intent_id]
             if intent.status != Status.IN_FLIGHT or intent.lease_token != claimed.lease_token:
                 _close_late(result, now)
                 after.late.append(result)
                 continue
-            attempt = Attempt.objects.get(pk=claimed.attempt_id)
+            attempt = attempts[claimed.attempt_id]
             settle_attempt(
                 intent, attempt, result.happened, claimed.contract, now, after, final=result.final
             )

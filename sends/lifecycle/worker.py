@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import cache
 from typing import IO
 
-from django.db import close_old_connections, connection
+from django.db import connection
 
 from sends.conf import conf
 from sends.lifecycle.claim import Claimed, claim, dispatch
@@ -41,7 +41,6 @@ def drain() -> int:
     with _slot() as slot:
         if slot is None:
             return 0
-        close_old_connections()
         if absent := triggers.missing(connection):
             logger.error("nothing is sent: the database lacks its triggers %s; migrate", absent)
             return 0
@@ -105,8 +104,8 @@ class _Drain:
     def _start(self, pool: ThreadPoolExecutor) -> int:
         """Claim no more than there are free threads, so that nothing claimed has to wait."""
         claimed = claim(self.name, at_most=conf.worker_threads - self.on_the_wire)
-        with_contract = [c for c in claimed if c.contract.may_replay]
-        for taken in with_contract + dispatch([c for c in claimed if c not in with_contract]):
+        ready = [c for c in claimed if not c.needs_mark]
+        for taken in ready + dispatch([c for c in claimed if c.needs_mark]):
             self.on_the_wire += 1
             self.made += 1
             pool.submit(self._submit, taken)

@@ -4,16 +4,27 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
 from sends.lifecycle import worker
-from sends.models import SendIntent, Switch, database_now
+from sends.models import (
+    Account,
+    AnomalyKind,
+    Cause,
+    SendIntent,
+    Suppression,
+    Switch,
+    database_now,
+    new_id,
+    triggers,
+)
 from sends.rules.outcomes import Outcome, Phase
-from sends.rules.statuses import DeliveryState, Status
+from sends.rules.statuses import HOLD_BITS, DeliveryState, Hold, Status
 from tests.factories import make_intent
 from tests.sandboxes import Sandbox
 from tests.sending import make_agent_of, sandbox_with
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +44,9 @@ def sandbox(sandboxes: dict[str, Sandbox], contract: str) -> Sandbox:
     return sandboxes[contract]
 
 
-def queued(sandbox: Sandbox, contract: str, to: str, **fields: object) -> SendIntent:
+def queued(
+    sandbox: Sandbox, contract: str, to: str | tuple[str, ...], **fields: object
+) -> SendIntent:
     agent = make_agent_of(sandbox, contract=contract)
     return make_intent(agent, status=Status.QUEUED, to=to, **fields)  # type: ignore[arg-type]
 
@@ -118,3 +131,111 @@ def test_a_blocked_account_waits_until_it_is_mended(sandbox: Sandbox, contract: 
     assert switch.causes == 2
     assert intent.retries_counted == 0
     assert worker.drain() == 0
+
+
+def test_a_request_that_cannot_be_built_is_our_fault_and_is_not_sent(
+    sandbox: Sandbox, contract: str
+) -> None:
+    intent = queued(sandbox, contract, "delivered@example.org")
+    Account.objects.update(base_url="http://mail.example.com")  # not encrypted
+
+    worker.drain()
+
+    intent.refresh_from_db()
+    attempt = intent.attempts.get()
+    assert (intent.status, attempt.outcome) == (Status.DEAD_LETTER, Outcome.INTERNAL)
+    assert "mail.example.com" in intent.end_reason
+    assert sandbox.stats()["requests"] == 0
+
+
+def test_a_credential_that_cannot_be_read_blocks_the_account(
+    sandbox: Sandbox, contract: str
+) -> None:
+    intent = queued(sandbox, contract, "delivered@example.org")
+    Account.objects.update(credential="env:NOWHERE_TO_BE_FOUND")
+
+    worker.drain()
+
+    intent.refresh_from_db()
+    switch = Switch.objects.get(pk=intent.account_id)
+    assert switch.causes == Cause.BLOCKED
+    assert "NOWHERE_TO_BE_FOUND" in switch.block_reason
+    assert (intent.status, intent.attempt_count) == (Status.QUEUED, 0)
+
+
+def test_a_suppression_after_the_approval_stops_the_whole_intent(
+    sandbox: Sandbox, contract: str
+) -> None:
+    to = ("delivered@example.org", "Second@Example.org")
+    intent = queued(sandbox, contract, to)
+    Suppression.objects.create(
+        tenant=intent.tenant, normal="second@example.org", cause="person", since=database_now()
+    )
+
+    worker.drain()
+
+    intent.refresh_from_db()
+    assert intent.status == Status.DEAD_LETTER
+    assert "Second@Example.org" in intent.end_reason
+    assert sandbox.stats()["requests"] == 0
+
+
+def alter_the_payload() -> None:
+    """Past the triggers, as somebody with the rights of a database administrator could."""
+    triggers.drop(connection)
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute("UPDATE sends_payload SET body = metadata")
+        if connection.vendor == "postgresql":
+            cursor.execute("SET LOCAL session_replication_role = DEFAULT")
+    triggers.install(connection)
+
+
+def test_bytes_that_are_not_those_approved_are_an_anomaly_and_are_not_sent(
+    sandbox: Sandbox, contract: str
+) -> None:
+    intent = queued(sandbox, contract, "delivered@example.org")
+    alter_the_payload()
+
+    worker.drain()
+
+    intent.refresh_from_db()
+    assert intent.anomalies.get().kind == AnomalyKind.DIGEST_DIFFERS
+    assert intent.holds == HOLD_BITS[Hold.ANOMALY]
+    assert sandbox.stats()["requests"] == 0
+
+
+def test_a_replay_whose_request_would_differ_is_not_sent(sandbox: Sandbox, contract: str) -> None:
+    intent = queued(sandbox, contract, "lost-answer@example.org")
+    worker.drain()
+    SendIntent.objects.filter(status=Status.RETRY_SCHEDULED).update(
+        next_attempt_at=database_now(), not_sooner_than=None
+    )
+    Account.objects.update(scope=new_id())
+
+    worker.drain()
+
+    intent.refresh_from_db()
+    assert intent.status == Status.UNCERTAIN
+    assert sandbox.stats()["requests"] == 1
+
+
+def test_a_replay_is_recognised_and_heals_a_lost_answer(sandbox: Sandbox, contract: str) -> None:
+    intent = queued(sandbox, contract, "lost-answer@example.org")
+    worker.drain()
+    SendIntent.objects.filter(status=Status.RETRY_SCHEDULED).update(
+        next_attempt_at=database_now(), not_sooner_than=None
+    )
+
+    worker.drain()
+
+    intent.refresh_from_db()
+    healed = contract == "replay"
+    assert intent.status == (Status.SUBMITTED if healed else Status.UNCERTAIN)
+    assert sandbox.stats()["accepted"] == 1
+    if healed:
+        first, second = intent.attempts.order_by("number")
+        assert second.replayed
+        assert first.request_digest == second.request_digest
+        assert first.idempotency_key == second.idempotency_key
