@@ -16,6 +16,7 @@ env = Environment()
 
 DATA_DIR = env.folder("OUTBOX_DATA_DIR", BASE_DIR / "var")
 DEBUG = env.flag("OUTBOX_DEBUG", False)
+SHOW_PARTS = DEBUG  # the page with every part the screens are made of
 
 PORT = env.number("PORT", 8025, least=1, most=65534)
 SANDBOX_PORT = env.number("SANDBOX_PORT", PORT + 1, least=1, most=65535)
@@ -57,6 +58,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "sends.dashboard.zones.in_readers_zone",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -74,6 +76,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "sends.dashboard.shell.shell",
             ],
         },
     }

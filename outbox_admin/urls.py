@@ -3,3 +3,4 @@
 from django.urls import include, path
 
 urlpatterns = [path("", include("sends.urls"))]
+handler500 = "sends.dashboard.errors.server_error"

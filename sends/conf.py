@@ -16,6 +16,7 @@ class Conf:
     worker_drains: int
     web_workers: int
     web_threads: int
+    show_parts: bool  # the page with every part the screens are made of
 
     @property
     def worker_beat(self) -> Path:
@@ -37,4 +38,5 @@ conf = Conf(
     worker_drains=settings.WORKER_DRAINS,
     web_workers=settings.WEB_WORKERS,
     web_threads=settings.WEB_THREADS,
+    show_parts=settings.SHOW_PARTS,
 )

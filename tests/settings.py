@@ -30,3 +30,4 @@ DATABASES["default"]["TEST"] = {
 STORAGES["staticfiles"] = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
 STATIC_ROOT.mkdir()  # WhiteNoise warns where there is none
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+SHOW_PARTS = True

@@ -1,0 +1,42 @@
+"""What a request wants back: a fragment for HTMX, or a whole page."""
+
+from urllib.parse import urlsplit
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
+
+
+def htmx_of(request: HttpRequest) -> HtmxDetails:
+    """What HTMX said about itself; false where it did not send the request."""
+    details: HtmxDetails = request.htmx  # type: ignore[attr-defined]
+    return details
+
+
+def wants_fragment(request: HttpRequest) -> bool:
+    """Whether HTMX will put the answer into a page, so that it must not be a whole one."""
+    htmx = htmx_of(request)
+    return bool(htmx) and not htmx.boosted and not htmx.history_restore_request
+
+
+def page_of(request: HttpRequest) -> str:
+    """The address, on this host, of the page from which the request was sent; "/" if unknown."""
+    if request.method == "GET" and not htmx_of(request):
+        return request.get_full_path()
+    return ours(request, htmx_of(request).current_url or request.headers.get("Referer", ""))
+
+
+def ours(request: HttpRequest, address: str) -> str:
+    """The address without its host, if it is on this one; else "/"."""
+    if not url_has_allowed_host_and_scheme(address, {request.get_host()}):
+        return "/"
+    parts = urlsplit(address)
+    return parts.path + (f"?{parts.query}" if parts.query else "")
+
+
+def go_to(request: HttpRequest, address: str) -> HttpResponse:
+    """Make the browser load a page, whoever sent the request."""
+    if htmx_of(request):
+        return HttpResponseClientRedirect(address)
+    return HttpResponseRedirect(address)
