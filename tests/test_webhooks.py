@@ -11,6 +11,8 @@ from django.test import Client
 
 from sends.lifecycle import events
 from sends.models import Account, EventState, ProviderEvent, SendIntent
+from sends.providers.adapter import Event
+from sends.providers.sandbox import Sandbox
 from sends.rules.deliveries import EventKind
 from sends.rules.outcomes import Outcome
 from sends.rules.statuses import DeliveryState, Status
@@ -212,6 +214,18 @@ def test_what_is_signed_and_unreadable_is_kept_once_as_unknown(
     assert bytes(event.raw) == body
     assert events.apply_received() == 1
     assert ProviderEvent.objects.get().state == EventState.PARKED
+
+
+def test_an_adapter_that_fails_makes_no_provider_repeat_itself(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Sandbox, raw_body: bytes) -> list[Event]:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr(Sandbox, "events", fail)
+    assert post(account, an_event()).status_code == 200
+    event = ProviderEvent.objects.get()
+    assert (event.kind, json.loads(bytes(event.raw))) == (EventKind.UNKNOWN, an_event())
 
 
 def test_texts_that_no_column_holds_are_kept_without_what_does_not_fit(account: Account) -> None:

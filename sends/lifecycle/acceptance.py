@@ -135,7 +135,7 @@ def accept_late(
             kind=EvidenceKind.LATE_ANSWER,
             direction=_direction(outcome),
             proves=took_it,
-            summary=f"The answer to attempt {attempt.number} came late: {outcome.label}.",
+            summary=f"A later answer to attempt {attempt.number}: {outcome.label}.",
             value=happened.proof,
             attempt=attempt,
             now=now,

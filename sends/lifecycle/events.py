@@ -29,11 +29,12 @@ from sends.models import (
     SuppressionCause,
     database_now,
 )
-from sends.providers.adapter import BadSignature, CredentialError, Event, text
+from sends.providers.adapter import Adapter, BadSignature, CredentialError, Event, text
 from sends.providers.credentials import resolve
 from sends.providers.registry import adapter_for
 from sends.rules.addresses import normal
 from sends.rules.deliveries import PROVES_TAKEN, SUPPRESSES, EventKind
+from sends.rules.keys import sha256
 from sends.rules.statuses import DELIVERY_ENDED, DeliveryState, Status
 
 logger = logging.getLogger("sends.events")
@@ -63,7 +64,7 @@ def receive(account: Account, headers: Mapping[str, str], raw: bytes) -> int:
     except BadSignature as error:
         logger.warning("webhook of account %s refused: %s", account.pk, error)
         raise Unsigned from error
-    return store(account, adapter.events(raw), raw, now)
+    return store(account, _read(adapter, raw), raw, now)
 
 
 def store(account: Account, events: Sequence[Event], raw: bytes, now: datetime) -> int:
@@ -133,7 +134,7 @@ def retry_parked(now: datetime) -> int:
         state=EventState.PARKED,
         received_at__gt=now - PARKED_FOR,
     )
-    return parked.update(state=EventState.RECEIVED)
+    return parked.update(state=EventState.RECEIVED) if parked.exists() else 0
 
 
 def close_without_news(now: datetime, limit: int = 100) -> int:
@@ -159,6 +160,16 @@ def _secrets(account: Account) -> list[str]:
         except CredentialError as error:
             logger.error("webhook secret of account %s: %s", account.pk, error)
     return secrets
+
+
+def _read(adapter: Adapter, raw: bytes) -> list[Event]:
+    """The events of a body; an adapter that fails must not make the provider repeat it."""
+    try:
+        return adapter.events(raw)
+    except Exception:
+        logger.exception("%s: the events of a webhook could not be read", adapter.name)
+        digest = sha256(raw)
+        return [Event(digest, EventKind.UNKNOWN, "", "", "", "", "", None, fingerprint=digest)]
 
 
 def _row(account: Account, event: Event, raw: bytes, now: datetime) -> ProviderEvent:

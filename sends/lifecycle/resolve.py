@@ -14,7 +14,7 @@ from django.db import transaction
 from sends.lifecycle import audit, intake, requeue
 from sends.lifecycle.acceptance import accept, accept_late, record_evidence
 from sends.lifecycle.accounts import contract_of, facts_of
-from sends.lifecycle.obstacles import moment
+from sends.lifecycle.obstacles import moment, refuse_suppressed
 from sends.lifecycle.refusals import (
     AlreadyDecided,
     DigestDiffers,
@@ -67,9 +67,7 @@ def replay(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None)
     with transaction.atomic():
         now = now or database_now()
         intent = _lock_uncertain(intent_id, person)
-        refusal = may_replay(intent, now)
-        if refusal is not None:
-            raise refusal
+        _refuse_replay(intent, now)
         until = replay_until(intent, contract_of(intent.account))
         at = _earliest(intent, now)
         move(
@@ -115,14 +113,14 @@ def ask_provider(intent_id: uuid.UUID, *, person: Person, now: datetime | None =
             kind=EvidenceKind.LOOK_UP,
             direction=_points_to(answer),
             proves=found is not None,
-            summary=answer.summary.capitalize(),
+            summary=f"The provider was {answer.summary}",
             value=found.provider_message_id if found else answer.value,
             person=person,
             now=now,
         )
-        _record(intent, person, "ask_provider", facts={"answer": answer.summary}, now=now)
         if found is not None:
             accept(intent, now=now, provider_message_id=found.provider_message_id)
+        _record(intent, person, "ask_provider", facts={"answer": answer.summary}, now=now)
     return evidence
 
 
@@ -150,8 +148,8 @@ def mark_accepted(
             person=person,
             now=now,
         )
-        _record(intent, person, "mark_accepted", reason=note, facts={"value": value}, now=now)
         accept(intent, now=now, provider_message_id=provider_message_id.strip())
+        _record(intent, person, "mark_accepted", reason=note, facts={"value": value}, now=now)
     return intent
 
 
@@ -181,9 +179,9 @@ def mark_not_accepted(
             )
         alone = not intent.tenant.policy.second_operator
         _not_accepted(intent, person, value=value, note=note, proves=alone, now=now)
-        _record(intent, person, "mark_not_accepted", reason=note, facts={"value": value}, now=now)
         if alone:
             _end_doubt(intent, f"{person} found that it was not accepted: {note}", now)
+        _record(intent, person, "mark_not_accepted", reason=note, facts={"value": value}, now=now)
     return intent
 
 
@@ -203,10 +201,10 @@ def confirm_not_accepted(
         _not_accepted(
             intent, person, value=first.value, note=note, proves=True, confirms=first, now=now
         )
-        facts = {"finding": str(first.pk), "found_by": str(first.person)}
-        _record(intent, person, "confirm_not_accepted", reason=note, facts=facts, now=now)
         found = f"{first.person} found, and {person} confirmed, that it was not accepted: {note}"
         _end_doubt(intent, found, now)
+        facts = {"finding": str(first.pk), "found_by": str(first.person)}
+        _record(intent, person, "confirm_not_accepted", reason=note, facts=facts, now=now)
     return intent
 
 
@@ -242,24 +240,15 @@ def resend(
 
 
 def may_replay(intent: SendIntent, now: datetime) -> Refused | None:
-    """Why the same request may not go once more; None where it may. For screens too.
+    """Why the same request may not go once more; None where it may.
 
-    What it reads may have changed a moment later: `replay` asks it again under lock.
+    Read without a lock, for screens: `replay` asks again.
     """
-    if intent.status != Status.UNCERTAIN:
-        return _elsewhere(intent)
-    for hold in holds_in(intent.holds):
-        return NotPossible(hold.label)
-    if intent.attempts.filter(closed_at=None).exists():
-        return InFlight("An attempt is still open; wait until it has ended.")
-    if seal(bytes(intent.payload.body)) != intent.digest or intent.approved_digest != intent.digest:
-        return DigestDiffers("The stored email is not what was approved, so it is not sent.")
-    if _went_to_another_organisation(intent):
-        return NotPossible(
-            "The account has changed since: another organisation at the provider does not know "
-            "the key, and would send a second email."
-        )
-    return _may_repeat(intent, contract_of(intent.account), now)
+    try:
+        _refuse_replay(intent, now)
+    except Refused as refusal:
+        return refusal
+    return None
 
 
 def replay_until(intent: SendIntent, contract: Contract) -> datetime | None:
@@ -304,6 +293,46 @@ def _elsewhere(intent: SendIntent) -> AlreadyDecided:
     )
 
 
+def _refuse_replay(intent: SendIntent, now: datetime) -> None:
+    if intent.status != Status.UNCERTAIN:
+        raise _elsewhere(intent)
+    for hold in holds_in(intent.holds):
+        raise NotPossible(hold.label)
+    if intent.attempts.filter(closed_at=None).exists():
+        raise InFlight("An attempt is still open; wait until it has ended.")
+    if seal(bytes(intent.payload.body)) != intent.digest or intent.approved_digest != intent.digest:
+        raise DigestDiffers("The stored email is not what was approved, so it is not sent.")
+    if _went_to_another_organisation(intent):
+        raise NotPossible(
+            "The account has changed since: another organisation at the provider does not know "
+            "the key, and would send a second email."
+        )
+    refuse_suppressed(intent)
+    _refuse_outside_window(intent, contract_of(intent.account), _earliest(intent, now))
+
+
+def _refuse_outside_window(intent: SendIntent, contract: Contract, earliest: datetime) -> None:
+    if contract.recovery is Recovery.ONE_SHOT and intent.token_stored:
+        until = None
+    elif contract.may_replay and intent.window_opened_at is not None:
+        until = replay_until(intent, contract)
+    else:
+        raise NotPossible(
+            "This provider gives no promise about a repeated request: "
+            "a second one could send a second email."
+        )
+    if until is not None and earliest >= until:
+        raise TooLate(
+            f"Replaying could send a second email: the key is only good until {moment(until)}.",
+            at=until,
+        )
+    if intent.deadline is not None and earliest >= intent.deadline:
+        raise TooLate(
+            "The deadline of this email has passed; a replay would come too late.",
+            at=intent.deadline,
+        )
+
+
 def _went_to_another_organisation(intent: SendIntent) -> bool:
     attempts = intent.attempts.filter(may_have_arrived=True)
     return attempts.exclude(scope=intent.account.scope).exists()
@@ -326,26 +355,6 @@ def _points_to(answer: LookUp) -> Direction:
     if answer.error:
         return Direction.NEITHER
     return Direction.ACCEPTED if answer.found else Direction.NOT_ACCEPTED
-
-
-def _may_repeat(intent: SendIntent, contract: Contract, now: datetime) -> Refused | None:
-    if contract.recovery is Recovery.ONE_SHOT and intent.token_stored:
-        until = None
-    elif contract.may_replay and intent.window_opened_at is not None:
-        until = replay_until(intent, contract)
-    else:
-        return NotPossible(
-            "This provider gives no promise about a repeated request: "
-            "a second one could send a second email."
-        )
-    earliest = _earliest(intent, now)
-    if until is not None and earliest >= until:
-        return TooLate(
-            f"Replaying could send a second email: the key is only good until {moment(until)}."
-        )
-    if intent.deadline is not None and earliest >= intent.deadline:
-        return TooLate("The deadline of this email has passed; a replay would come too late.")
-    return None
 
 
 def _earliest(intent: SendIntent, now: datetime) -> datetime:

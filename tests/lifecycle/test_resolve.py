@@ -20,6 +20,7 @@ from sends.lifecycle.refusals import (
     NotAllowed,
     NotPossible,
     Refused,
+    Suppressed,
     TooLate,
 )
 from sends.lifecycle.transitions import lock_intent, move
@@ -35,6 +36,8 @@ from sends.models import (
     Policy,
     Role,
     SendIntent,
+    Suppression,
+    SuppressionCause,
     database_now,
     new_id,
 )
@@ -191,6 +194,15 @@ def never_dispatched(intent: SendIntent) -> None:
     change(intent, window_opened_at=None)
 
 
+def suppressed(intent: SendIntent) -> None:
+    Suppression.objects.create(
+        tenant=intent.tenant,
+        normal=intent.deliveries.get().normal,
+        cause=SuppressionCause.COMPLAINED,
+        since=database_now(),
+    )
+
+
 def open_attempt(intent: SendIntent) -> None:
     make_attempt(intent)
 
@@ -211,6 +223,7 @@ def altered(intent: SendIntent) -> None:
         (window_over, TooLate, "only good until"),
         (wait_past_the_window, TooLate, "only good until"),
         (never_dispatched, NotPossible, "no promise"),
+        (suppressed, Suppressed, "was suppressed"),
         (open_attempt, InFlight, "still open"),
         (altered, DigestDiffers, "not what was approved"),
     ],
