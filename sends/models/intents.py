@@ -220,6 +220,21 @@ class SendIntent(Row):
                 name="intent_lapse",
                 condition=Q(status__in=sorted(UNDECIDED)),
             ),
+            # SQLite proves no IN with parameters, so of the partial indexes with one it uses none:
+            # there this one finds what is due, late, lapsed or expired.
+            models.Index(fields=["status", "next_attempt_at"], name="intent_status"),
+            models.Index(
+                fields=["deadline"],
+                name="intent_deadline",
+                condition=Q(status__in=sorted(CLAIMABLE), deadline__isnull=False),
+            ),
+            models.Index(
+                fields=["approval_expires_at"],
+                name="intent_expiry",
+                condition=Q(status__in=sorted(CLAIMABLE)),
+            ),
+            # The few that are held: the sweep looks among them for cancels that were asked.
+            models.Index(fields=["status"], name="intent_held", condition=Q(holds__gt=0)),
             models.Index(
                 fields=["accepted_at"],
                 name="intent_no_news",
