@@ -99,7 +99,7 @@ def claim(worker: str, *, at_most: int) -> list[Claimed]:
             if intent.pk in stopped | altered:
                 continue
             try:
-                one = _open(intent, worker, now, clock_now)
+                one = open_attempt(intent, worker, now, clock_now)
             except CredentialError as error:
                 unreadable[intent.account_id] = str(error)
             else:
@@ -231,7 +231,7 @@ def _report_altered(intent_id: uuid.UUID) -> None:
             )
 
 
-def _open(
+def open_attempt(
     intent: SendIntent, worker: str, now: datetime, clock_now: float
 ) -> tuple[Attempt, Claimed] | None:
     """Lease one locked intent, and its attempt, not yet saved; None when it may not be made."""

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from sends.lifecycle import demo_emails, halts, intake, review
-from sends.lifecycle.claim import _open as open_attempt
+from sends.lifecycle.claim import open_attempt
 from sends.lifecycle.configure import configure
 from sends.lifecycle.settle import Aftermath, settle_attempt
 from sends.models import (
