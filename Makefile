@@ -33,7 +33,7 @@ clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
 
 .venv/bin/python:
-	@sh tools/venv.sh "$(PYTHON)"
+	@sh .ci/venv.sh "$(PYTHON)"
 
 .venv/.run: requirements.txt | .venv/bin/python
 	$(PIP) install --require-hashes -r requirements.txt
