@@ -24,7 +24,7 @@ from sends.rules.statuses import ACCEPTED, CLAIMABLE, HOLD_BITS, LEGAL, Hold, St
 from tests.factories import make_intent
 from tests.lifecycle.races import at_once
 
-ROUNDS = 5
+ROUNDS = 3
 ALL_HOLDS = sum(HOLD_BITS.values())
 LEGAL_EDGES = [(before, after) for before in Status for after in Status if after in LEGAL[before]]
 OTHER_EDGES = [
