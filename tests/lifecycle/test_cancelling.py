@@ -1,9 +1,12 @@
 """What is no longer to be sent ends cancelled, but never while it may have been taken."""
 
 import logging
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.db.models import QuerySet
 
 from sends.lifecycle import cancelling, review
 from sends.lifecycle.transitions import move, set_hold
@@ -216,6 +219,30 @@ def test_the_sweep_takes_no_more_than_its_limit(agent: Agent):
     for _ in range(3):
         make_intent(agent, decide_by=past)
     assert [cancelling.lapse(database_now(), limit=2) for _ in range(3)] == [2, 1, 0]
+
+
+SWEEPS = [
+    (SendIntent.objects.too_late, "deadline", "intent_deadline"),
+    (SendIntent.objects.approval_expired, "approval_expires_at", "intent_expiry"),
+    (SendIntent.objects.lapsed, "decide_by", "intent_lapse"),
+]
+
+
+@pytest.mark.parametrize(("question", "order", "index"), SWEEPS, ids=[row[1] for row in SWEEPS])
+def test_a_sweep_does_not_read_the_whole_table(
+    db: None,
+    database_kind: str,
+    question: Callable[[datetime], QuerySet[SendIntent]],
+    order: str,
+    index: str,
+):
+    if database_kind == "postgresql":
+        with connection.cursor() as cursor:  # a table of a few rows is read whole by choice
+            cursor.execute("SET LOCAL enable_seqscan = off")
+    else:
+        index = "intent_status"
+    plan = question(database_now()).order_by(order).values_list("pk")[:100].explain()
+    assert index in plan
 
 
 def test_no_sweep_touches_what_another_one_ended(agent: Agent):

@@ -646,5 +646,38 @@ def test_a_withdrawal_and_an_approval_at_the_same_moment_end_cancelled(round_: i
     assert status_of(intent) == S.CANCELLED
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("round_", range(5))
+def test_one_of_two_takes_back_what_the_other_completes(round_: int):
+    agent = make_agent_at()
+    one, other = make_person(agent.tenant), make_person(agent.tenant)
+    intent = make_intent(agent, approvals_needed=2)
+    approve(intent, one)
+
+    approved, undone = at_once(
+        lambda: approve(intent, other), lambda: review.undo(intent.pk, person=one)
+    )
+
+    # Whoever comes first: one approval is left, and it is the other's.
+    assert isinstance(approved, SendIntent)
+    assert isinstance(undone, SendIntent)
+    assert status_of(intent) == S.AWAITING_APPROVAL
+    assert intent.approvals.get(undone_at=None).person == other
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_edits_at_the_same_moment_make_one_next_version():
+    agent = make_agent_at()
+    people = [make_person(agent.tenant), make_person(agent.tenant)]
+    intent = make_intent(agent)
+
+    answers = at_once(*[lambda p=p: edit(intent, p) for p in people])
+
+    assert sum(isinstance(answer, SendIntent) for answer in answers) == 1
+    assert sum(isinstance(answer, review.VersionChanged) for answer in answers) == 1
+    intent.action.refresh_from_db()
+    assert intent.action.latest_version == 2
+
+
 def fresh(intent: SendIntent) -> SendIntent:
     return SendIntent.objects.get(pk=intent.pk)
