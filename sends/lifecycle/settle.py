@@ -4,15 +4,17 @@ import logging
 import random
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.db.models import F
 
-from sends.lifecycle import events, resolve
+from sends.lifecycle import events
+from sends.lifecycle.acceptance import accept_late, refuse
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.halts import turn_off
 from sends.lifecycle.submit import Submitted
@@ -27,7 +29,6 @@ from sends.models import (
     database_now,
 )
 from sends.rules import decisions
-from sends.rules.addresses import normal
 from sends.rules.contracts import Contract
 from sends.rules.decisions import Decision, History, decide
 from sends.rules.outcomes import (
@@ -44,6 +45,7 @@ from sends.rules.statuses import HOLD_BITS, DeliveryState, Hold, Status
 
 logger = logging.getLogger("sends.attempt")
 
+LOST = "the worker was lost before it could say what happened"
 # Between two tries to save a result: a database that restarts is back within seconds.
 SAVE_AGAIN_AFTER = timedelta(seconds=0.5)
 # A blocked intent waits for its switch, which is turned off just after.
@@ -65,8 +67,8 @@ def settle(results: Sequence[Submitted]) -> None:
     Repeated until it succeeds, past the lease too; the provider is never called again for it. A
     result that the database refuses as such is not repeated: its intent becomes uncertain.
     """
-    alone = [r for r in results if not r.claimed.contract.may_replay or _is_conflict(r)]
-    together = [r for r in results if r not in alone]
+    together = [result for result in results if _may_share(result)]
+    alone = [result for result in results if not _may_share(result)]
     if together and not _saved(together):
         alone += together
     for result in alone:
@@ -74,9 +76,10 @@ def settle(results: Sequence[Submitted]) -> None:
             time.sleep(SAVE_AGAIN_AFTER.total_seconds())
 
 
-def _is_conflict(result: Submitted) -> bool:
-    outcome = classify(result.happened, result.claimed.contract)
-    return outcome is Outcome.KEY_CONFLICT
+def _may_share(result: Submitted) -> bool:
+    """Not without a contract, where nothing may delay a result; nor where the action is locked."""
+    contract = result.claimed.contract
+    return contract.may_replay and classify(result.happened, contract) is not Outcome.KEY_CONFLICT
 
 
 def _saved(results: Sequence[Submitted]) -> bool:
@@ -87,16 +90,17 @@ def _saved(results: Sequence[Submitted]) -> bool:
         logger.exception("%d results could not be saved; trying again", len(results))
         connection.close()
         return False
-    except DatabaseError as error:
+    except Exception as error:
         if len(results) > 1:
-            return False
-        logger.exception("attempt %s: its result is refused", results[0].claimed.attempt_id)
-        after = _save([_unsavable(results[0], error)])
+            return False  # one of them is at fault; alone, the others are saved
+        logger.exception("attempt %s: its result cannot be saved", results[0].claimed.attempt_id)
+        # Not even as uncertain: then its lease expires, and the watchdog closes the attempt.
+        return results[0].final or _saved([_unsavable(results[0], error)])
     follow_up(after)
     return True
 
 
-def _unsavable(result: Submitted, error: DatabaseError) -> Submitted:
+def _unsavable(result: Submitted, error: Exception) -> Submitted:
     """The same attempt with nothing of the answer but that it cannot be kept."""
     happened = Happened(phase=Phase.SENT, error="unsavable", message=type(error).__name__)
     return Submitted(result.claimed, happened, final=True)
@@ -196,7 +200,7 @@ def describe(happened: Happened, outcome: Outcome) -> str:
         said = f": {happened.message}" if happened.message else ""
         return f"HTTP {happened.status}{code}{said}"[:1000]
     if happened.error == "lost":
-        return "the worker was lost before it could say what happened"
+        return LOST
     if happened.message:
         return f"{happened.error}: {happened.message}"[:1000]
     return f"{happened.error or outcome.label} while {Phase(happened.phase).label}"
@@ -270,7 +274,7 @@ def _act(
                 intent, Status.SUBMITTED, now=now, in_doubt=False, accepted_at=now, **ids, **columns
             )
             after.accepted.append(intent.pk)
-            _refuse_recipients(intent, happened.refused, now)
+            refuse(intent, happened.refused, now=now)
         case decisions.RetryAt(at, in_doubt, not_sooner, until):
             move(
                 intent,
@@ -333,13 +337,6 @@ def _mark_accepted(accepted: Sequence[uuid.UUID], now: datetime) -> None:
         waiting.update(state=DeliveryState.ACCEPTED, changed_at=now)
 
 
-def _refuse_recipients(intent: SendIntent, refused: Sequence[str], now: datetime) -> None:
-    if refused:
-        Delivery.objects.filter(intent=intent, normal__in=[normal(a) for a in refused]).update(
-            state=DeliveryState.REFUSED, reason="refused by the provider", changed_at=now
-        )
-
-
 def _log(
     intent: SendIntent,
     attempt: Attempt,
@@ -365,12 +362,25 @@ def _log(
 
 
 def follow_up(after: Aftermath) -> None:
-    """What comes after the commit: switches, evidence, and events that came before the answer."""
+    """What comes after the commit: switches, evidence, and events that came before the answer.
+
+    Each part by itself: the results are saved, and a fault here must not cost those of others.
+    A switch is turned off by the next answer, and parked events are tried again by the sweep.
+    """
     for scope_id, reason in after.blocked.items():
-        turn_off(scope_id, by="system", reason=reason, cause=Cause.BLOCKED)
+        with _logged("scope", scope_id):
+            turn_off(scope_id, by="system", reason=reason, cause=Cause.BLOCKED)
     for result in after.late:
         claimed = result.claimed
-        resolve.accept_late(
-            claimed.intent_id, claimed.attempt_id, result.happened, claimed.contract
-        )
-    events.catch_up(after.accepted)
+        with _logged("attempt", claimed.attempt_id):
+            accept_late(claimed.intent_id, claimed.attempt_id, result.happened, claimed.contract)
+    with _logged("accepted", len(after.accepted)):
+        events.catch_up(after.accepted)
+
+
+@contextmanager
+def _logged(what: str, key: object) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        logger.exception("%s %s: what follows its result failed", what, key)

@@ -10,10 +10,10 @@ from django.db import transaction
 from sends.conf import conf
 from sends.lifecycle import events, halts, review
 from sends.lifecycle.accounts import contract_of
-from sends.lifecycle.settle import Aftermath, follow_up, settle_attempt
+from sends.lifecycle.settle import LOST, Aftermath, follow_up, settle_attempt
 from sends.lifecycle.transitions import StaleIntent, lock_intent, move
-from sends.models import ProviderEvent, SendIntent, database_now
-from sends.rules.outcomes import Happened, Phase
+from sends.models import Attempt, ProviderEvent, SendIntent, database_now
+from sends.rules.outcomes import Happened, Outcome, Phase
 from sends.rules.statuses import Status
 
 logger = logging.getLogger("sends.watchdog")
@@ -22,6 +22,8 @@ logger = logging.getLogger("sends.watchdog")
 SECOND_LOOK_AFTER = timedelta(seconds=1)
 SWEEP_EVERY = timedelta(seconds=10)
 BATCH = 200
+# No attempt lives longer, whatever its account and tenant allow it.
+LONGEST_LEASE = timedelta(hours=1)
 
 
 def anything_to_tend() -> bool:
@@ -69,6 +71,17 @@ def _expire(intent: SendIntent, now: datetime) -> Aftermath | None:
     return after
 
 
+def close_orphans(now: datetime | None = None) -> int:
+    """Close attempts whose intent went on without them and whose worker was lost; how many.
+
+    Evidence of acceptance moves an intent while it is in flight. Its worker then closes the
+    attempt, unless it is no more; nothing else follows from it.
+    """
+    now = now or database_now()
+    orphans = Attempt.objects.orphaned(now - LONGEST_LEASE)
+    return orphans.update(closed_at=now, outcome=Outcome.AMBIGUOUS, error="lost", reason=LOST)
+
+
 def sweep(now: datetime | None = None) -> None:
     """End what time has ended: windows, deadlines, decisions and approvals, silence."""
     now = now or database_now()
@@ -76,6 +89,7 @@ def sweep(now: datetime | None = None) -> None:
     _each(closing.values_list("pk", flat=True)[:BATCH], _close_window, now)
     doubtful = SendIntent.objects.too_late(now).filter(in_doubt=True).order_by("id")
     _each(doubtful.values_list("pk", flat=True)[:BATCH], _too_late_in_doubt, now)
+    close_orphans(now)
     review.cancel_too_late(now)
     review.lapse(now)
     review.expire_approvals(now)

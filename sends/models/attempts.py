@@ -1,5 +1,7 @@
 """Attempts: one effort each to submit an intent, its row written before the network is touched."""
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 
@@ -8,6 +10,15 @@ from sends.models.base import Row
 from sends.models.intents import SendIntent
 from sends.models.people import Person
 from sends.rules.outcomes import Outcome, Phase
+from sends.rules.statuses import Status
+
+
+class Attempts(models.QuerySet["Attempt"]):
+    def orphaned(self, before: datetime) -> "Attempts":
+        """Open since before that moment, though their intent is not in flight any more."""
+        return self.filter(closed_at=None, opened_at__lt=before).exclude(
+            intent__status=Status.IN_FLIGHT
+        )
 
 
 class Attempt(Row):
@@ -51,6 +62,8 @@ class Attempt(Row):
     body = models.TextField(blank=True)
     retry_after = models.DurationField(null=True)
     next_attempt_at = models.DateTimeField(null=True)
+
+    objects = models.Manager.from_queryset(Attempts)()
 
     class Meta:
         constraints = [
