@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import certifi
 import requests
 from requests.adapters import HTTPAdapter
 from requests.hooks import default_hooks
 from requests.structures import CaseInsensitiveDict
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError, IncompleteRead, ProtocolError
@@ -510,7 +510,7 @@ class _Session(requests.Session):
 def _tls(ca_file: Path | None) -> ssl.SSLContext:
     """The authorities of the system, those that come with requests, and our own."""
     context = ssl.create_default_context()
-    context.load_verify_locations(certifi.where())
+    context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
     if ca_file is not None:
         context.load_verify_locations(ca_file)
     return context
