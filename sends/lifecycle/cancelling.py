@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, QuerySet
 
 from sends.lifecycle import audit
 from sends.lifecycle.approval import return_to_approval
@@ -21,6 +21,8 @@ from sends.rules.statuses import CLAIMABLE, HOLD_BITS, LEGAL, UNDECIDED, UNFINIS
 logger = logging.getLogger(__name__)
 
 ASKED = HOLD_BITS[Hold.CANCEL_ASKED]
+# From IN_FLIGHT it is the worker's answer that cancels.
+CANCELLABLE = frozenset(s for s in Status if Status.CANCELLED in LEGAL[s]) - {Status.IN_FLIGHT}
 
 
 def withdraw(
@@ -76,7 +78,7 @@ def cancel_asked(now: datetime, limit: int = 100) -> int:
     waiting = (
         SendIntent.objects.alias(asked=F("holds").bitand(ASKED))
         .filter(asked=ASKED, holds__gt=0)
-        .filter(_cancellable())
+        .filter(status__in=CANCELLABLE, in_doubt=False, accepted_at=None)
     )
     return each(_ids(waiting, "pk", limit), cancel_if_asked, now)
 
@@ -88,7 +90,7 @@ def cancel_if_asked(intent: SendIntent, now: datetime) -> bool:
     reason = "a cancel was asked, and nothing was taken"
     if intent.run is not None and intent.run.ended_at is not None:
         reason = f"its run was ended: {intent.run.end_reason}"
-    move(intent, Status.CANCELLED, now=now, end_reason=reason)
+    _end(intent, reason, now)
     return True
 
 
@@ -149,7 +151,7 @@ def _take_back(intent: SendIntent, *, actor: str, verb: str, said: str, now: dat
     if intent.status == Status.SUPERSEDED:
         refuse_older_version(intent)
     if _may_be_cancelled(intent):
-        move(intent, Status.CANCELLED, now=now, end_reason=said)
+        _end(intent, said, now)
     elif intent.holds & ASKED:
         return
     else:
@@ -167,23 +169,12 @@ def _take_back(intent: SendIntent, *, actor: str, verb: str, said: str, now: dat
     )
 
 
-def _cancellable() -> Q:
-    """Never taken, and not being asked to right now: `_may_be_cancelled`, as a question."""
-    statuses = [
-        status
-        for status, after in LEGAL.items()
-        if Status.CANCELLED in after and status is not Status.IN_FLIGHT
-    ]
-    return Q(status__in=statuses, in_doubt=False, accepted_at=None)
+def _end(intent: SendIntent, reason: str, now: datetime) -> None:
+    move(intent, Status.CANCELLED, now=now, end_reason=reason, next_attempt_at=None)
 
 
 def _may_be_cancelled(intent: SendIntent) -> bool:
-    return (
-        Status.CANCELLED in LEGAL[Status(intent.status)]
-        and intent.status != Status.IN_FLIGHT
-        and not intent.in_doubt
-        and intent.accepted_at is None
-    )
+    return intent.status in CANCELLABLE and not intent.in_doubt and intent.accepted_at is None
 
 
 def _lapse(intent: SendIntent, now: datetime) -> bool:
@@ -195,7 +186,7 @@ def _lapse(intent: SendIntent, now: datetime) -> bool:
         else "nobody answered the request for changes"
     )
     reason = f"{nobody} by {moment(intent.decide_by)}"
-    move(intent, Status.CANCELLED, now=now, end_reason=reason)
+    _end(intent, reason, now)
     return True
 
 
@@ -213,5 +204,5 @@ def _cancel_too_late(intent: SendIntent, now: datetime) -> bool:
     if intent.deadline is None or intent.deadline > now:
         return False
     reason = f"it could not go out by {moment(intent.deadline)}"
-    move(intent, Status.CANCELLED, now=now, end_reason=reason)
+    _end(intent, reason, now)
     return True
