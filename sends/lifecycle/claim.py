@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from sends.lifecycle.accounts import contract_of, facts_of, sender_facts
 from sends.lifecycle.anomalies import open_anomaly
@@ -255,6 +254,7 @@ def open_attempt(
         lease_expires_at=now + lease,
         attempt_count=intent.attempt_count + 1,
         tries=intent.tries + 1,
+        retrying_since=intent.retrying_since if intent.tries else now,
         **(_binding(request, account.scope) if is_dispatched else {}),
     )
     attempt = Attempt(
@@ -325,7 +325,7 @@ def _release(intent: SendIntent, claimed: Claimed, now: datetime) -> None:
         closed_at=now, outcome=Outcome.RELEASED, reason="stopped before dispatch"
     )
     to = Status.RETRY_SCHEDULED if intent.in_doubt else Status.QUEUED
-    move(intent, to, now=now, next_attempt_at=now, tries=F("tries") - 1)
+    move(intent, to, now=now, next_attempt_at=now, tries=intent.tries - 1)
 
 
 def summary(contract: Contract) -> dict[str, Any]:

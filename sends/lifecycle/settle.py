@@ -263,6 +263,8 @@ def _act(
         "in_progress_since": history.in_progress_since,
         "window_opened_at": history.window_opened_at,
         "asked_by": None,
+        # Nobody beats the wait that the provider asked for: no requeue, no replay.
+        "not_sooner_than": now + happened.retry_after if happened.retry_after else None,
     }
     match decision:
         case decisions.Accept():
@@ -276,20 +278,13 @@ def _act(
             after.accepted.append(intent.pk)
             refuse(intent, happened.refused, now=now)
         case decisions.RetryAt(at, in_doubt, not_sooner, until):
-            move(
-                intent,
-                Status.RETRY_SCHEDULED,
-                now=now,
-                next_attempt_at=at,
-                in_doubt=in_doubt,
-                not_sooner_than=not_sooner,
-                replay_until=until,
-                **columns,
-            )
+            columns |= {"next_attempt_at": at, "not_sooner_than": not_sooner}
+            columns |= {"in_doubt": in_doubt, "replay_until": until}
+            move(intent, Status.RETRY_SCHEDULED, now=now, **columns)
             _count_retry(intent)
         case decisions.Release():
             to = Status.RETRY_SCHEDULED if intent.in_doubt else Status.QUEUED
-            move(intent, to, now=now, next_attempt_at=now, tries=F("tries") - 1)
+            move(intent, to, now=now, next_attempt_at=now, tries=intent.tries - 1)
         case decisions.DeadLetter(reason):
             move(intent, Status.DEAD_LETTER, now=now, end_reason=reason, **columns)
         case decisions.Cancel(reason):
@@ -304,8 +299,8 @@ def _act(
             if uncertain:
                 _become_uncertain(intent, reason, contract, now, columns)
             else:
-                wait = {"next_attempt_at": now + BLOCKED_WAIT, "tries": F("tries") - 1}
-                move(intent, Status.RETRY_SCHEDULED, now=now, **wait, **columns)
+                columns |= {"next_attempt_at": now + BLOCKED_WAIT, "tries": intent.tries - 1}
+                move(intent, Status.RETRY_SCHEDULED, now=now, **columns)
 
 
 def _become_uncertain(
@@ -313,17 +308,9 @@ def _become_uncertain(
 ) -> None:
     opened = columns["window_opened_at"]
     until = contract.replay_until(opened) if opened and contract.may_replay else None
-    settled_at = now + contract.settle_time if contract.may_replay else None
-    move(
-        intent,
-        Status.UNCERTAIN,
-        now=now,
-        in_doubt=True,
-        end_reason=reason,
-        replay_until=until,
-        not_sooner_than=settled_at,
-        **columns,
-    )
+    asked = columns.pop("not_sooner_than") or now
+    columns |= {"not_sooner_than": max(asked, now + contract.settle_time), "replay_until": until}
+    move(intent, Status.UNCERTAIN, now=now, in_doubt=True, end_reason=reason, **columns)
 
 
 def _count_retry(intent: SendIntent) -> None:

@@ -31,9 +31,8 @@ class History:
     person; `tries` are all attempts of that period, counted or not. `in_doubt`: an earlier
     attempt may have been accepted. `window_opened_at`: when the earliest attempt that may have
     reached the provider was opened, this one included if it may have; None if none did.
-    `same_request`: account scope and request are those of the first dispatch. `token_stored`:
-    a one-shot token of this intent is kept. `in_progress_since`: the first of an unbroken row of
-    "still working on this key" answers.
+    `token_stored`: a one-shot token of this intent is kept. `in_progress_since`: the first of an
+    unbroken row of "still working on this key" answers.
     """
 
     counted: int = 0
@@ -41,7 +40,6 @@ class History:
     first_at: datetime | None = None
     in_doubt: bool = False
     window_opened_at: datetime | None = None
-    same_request: bool = True
     token_stored: bool = False
     in_progress_since: datetime | None = None
     cancel_asked: bool = False
@@ -185,8 +183,6 @@ def _replay(
     chance: float,
     asked: timedelta,
 ) -> Decision:
-    if not history.same_request:
-        return Uncertain("the request changed since the first attempt, so it cannot be repeated")
     if _keeps_token(history, contract):
         until = None
     elif not contract.may_replay:

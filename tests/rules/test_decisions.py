@@ -356,14 +356,6 @@ def test_doubt_without_a_known_beginning_is_not_replayed() -> None:
     assert isinstance(follows(O.TRANSIENT, unknown), Uncertain)
 
 
-@pytest.mark.parametrize("promise", [REPLAY, ONE_SHOT])
-def test_a_changed_request_is_never_repeated(promise: Contract) -> None:
-    changed = replace(DOUBT, same_request=False, token_stored=True)
-    decision = follows(O.AMBIGUOUS, changed, promise)
-    assert isinstance(decision, Uncertain)
-    assert "the request changed" in decision.reason
-
-
 # Deadlines
 @pytest.mark.parametrize(
     ("left", "asked", "certain", "doubtful", "why"),
@@ -397,7 +389,6 @@ histories = st.builds(
     first_at=st.none() | PAST,
     in_doubt=st.booleans(),
     window_opened_at=st.none() | PAST,
-    same_request=st.booleans(),
     token_stored=st.booleans(),
     in_progress_since=st.none() | PAST | st.just(NOW - MINUTE),
     cancel_asked=st.booleans(),
@@ -491,7 +482,6 @@ def test_doubt_is_only_replayed_inside_a_contract_or_with_a_stored_token(case: C
     decision = decide(**case)  # type: ignore[arg-type]
     if not (in_doubt and isinstance(decision, RetryAt)):
         return
-    assert history.same_request
     if promise.recovery is Recovery.ONE_SHOT:
         assert history.token_stored
         assert decision.replay_until is None
