@@ -61,10 +61,12 @@ class Happened:
     """The facts of one attempt, as the HTTP room and the adapter saw them.
 
     `error` names what broke ("connect_timeout", "reset", "deadline", ...), "" when an answer was
-    read. `status` is the HTTP status, None without one. `code` is the provider's own error code.
-    `proof` is the provider's id for the message, "" when the answer carried none: without it a
-    success is not believed. `retry_after` is the wait the provider asked for, None when it gave
-    none or an absurd one. An adapter that knows better than the general table sets `says`.
+    read; "too_late" is our own stop just before the first byte. `status` is the HTTP status, None
+    without one. `code` is the provider's own error code. `proof` is the provider's id for the
+    message, "" when the answer carried none: without it a success is not believed. `retry_after`
+    is the wait the provider asked for, None when it gave none or an absurd one. An adapter that
+    knows better than the general table sets `says`, and says with each 3xx, 401, 402 and 403
+    what it `block`s.
     """
 
     phase: Phase
@@ -93,6 +95,8 @@ def classify(happened: Happened, contract: Contract) -> Outcome:
     """The outcome of one attempt. What is not known to be harmless is ambiguous."""
     if happened.says is not None:
         return happened.says
+    if happened.error == "too_late":
+        return O.RELEASED
     if happened.status is None:
         return O.NOT_SENT if happened.phase < Phase.DISPATCHED else O.AMBIGUOUS
     return _of_status(happened, happened.status, contract)
