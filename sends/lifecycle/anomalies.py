@@ -69,11 +69,10 @@ def close_anomaly(
         anomaly.save(update_fields=["closed_at", "closed_by", "close_reason"])
         if not has_open_anomaly(action):
             clear_hold(Hold.ANOMALY, pk__in=_versions(action_id))
-        audit.record(
-            tenant=action.tenant,
-            actor=person.email,
+        audit.record_about(
+            anomaly.intent,
+            actor=person,
             verb="close_anomaly",
-            target=audit.message_target(anomaly.intent),
             reason=reason,
             facts={"anomaly": str(anomaly.pk), "kind": anomaly.kind, "detail": anomaly.detail},
             now=now,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from sends.models import AuditEntry, Run, SendIntent, Switch, SwitchKind, Tenant
+from sends.models import AuditEntry, Person, Run, SendIntent, Switch, SwitchKind, Tenant
 from sends.rules.keys import canonical, sha256
 
 BEGINNING = "0" * 64
@@ -43,6 +43,27 @@ def record(
     entry.hash = hash_of(entry)
     entry.save(force_insert=True)
     return entry
+
+
+def record_about(
+    intent: SendIntent,
+    *,
+    actor: Person | str,
+    verb: str,
+    reason: str = "",
+    facts: Mapping[str, Any] = NO_FACTS,
+    now: datetime,
+) -> AuditEntry:
+    """An entry about one version of a message, by a person, "agent:<slug>" or "system"."""
+    return record(
+        tenant=intent.tenant,
+        actor=str(actor),
+        verb=verb,
+        target=message_target(intent),
+        reason=reason,
+        facts=facts,
+        now=now,
+    )
 
 
 def hash_of(entry: AuditEntry) -> str:

@@ -158,15 +158,8 @@ def _take_back(intent: SendIntent, *, actor: str, verb: str, said: str, now: dat
         # A rejection, too, may still be undone.
         set_hold(Hold.CANCEL_ASKED, pk=intent.pk)
         intent.holds |= ASKED
-    audit.record(
-        tenant=intent.tenant,
-        actor=actor,
-        verb=verb,
-        target=audit.message_target(intent),
-        reason=said,
-        facts={"status": str(intent.status)},
-        now=now,
-    )
+    facts = {"status": str(intent.status)}
+    audit.record_about(intent, actor=actor, verb=verb, reason=said, facts=facts, now=now)
 
 
 def _end(intent: SendIntent, reason: str, now: datetime) -> None:

@@ -1,8 +1,6 @@
 """What people decide about a frozen version: approve, send back, take the decision back."""
 
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from django.db import transaction
@@ -24,7 +22,7 @@ from sends.lifecycle.cancelling import (
     lapse,
     withdraw,
 )
-from sends.lifecycle.intake import Terms, create_action, create_version
+from sends.lifecycle.editing import edit, follow_up
 from sends.lifecycle.obstacles import (
     moment,
     refuse_cancel_asked,
@@ -32,7 +30,6 @@ from sends.lifecycle.obstacles import (
     refuse_older_version,
     refuse_other_active_version,
     refuse_other_digest,
-    refuse_out,
     refuse_suppressed,
     why_decided,
 )
@@ -52,7 +49,7 @@ from sends.lifecycle.refusals import (
     TooLate,
     VersionChanged,
 )
-from sends.lifecycle.roles import require_reason, require_role
+from sends.lifecycle.roles import require_role
 from sends.lifecycle.transitions import lock_intent, move
 from sends.models import (
     AnomalyKind,
@@ -65,9 +62,8 @@ from sends.models import (
     SendIntent,
     Verdict,
     database_now,
-    new_id,
 )
-from sends.rules.payloads import Message, seal, thaw
+from sends.rules.payloads import seal
 from sends.rules.statuses import Status
 
 # What the doors need of people's decisions, under one name.
@@ -170,74 +166,9 @@ def undo(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None) -
         decision.save(update_fields=["undone_at", "undone_by"])
         if intent.status != Status.AWAITING_APPROVAL:
             return_to_approval(intent, now=now)
-        _record(intent, person, "undo", {"verdict": decision.verdict}, now)
+        facts = {"verdict": decision.verdict}
+        audit.record_about(intent, actor=person, verb="undo", facts=facts, now=now)
     return intent
-
-
-def edit(
-    intent_id: uuid.UUID,
-    *,
-    person: Person,
-    message: Message,
-    digest: str,
-    reason: str,
-    now: datetime | None = None,
-) -> SendIntent:
-    """Write the next version, which supersedes this one and needs somebody else's approval.
-
-    `digest` is that of the version which the person edited. The agent reads the reason.
-    """
-    reason = require_reason(reason, what="for the new version")
-    with transaction.atomic():
-        intent, now = _locked(intent_id, now)
-        require_role(person, intent.tenant, Role.APPROVER)
-        refuse_older_version(intent)
-        refuse_other_digest(intent, digest)
-        refuse_out(intent)
-        if intent.status in (Status.REJECTED, Status.CANCELLED):
-            raise why_decided(intent)
-        newer = create_version(
-            intent.action, message, author=person, reason=reason, needs_person=True, now=now
-        )
-        facts = {"digest": newer.digest, "replaced": intent.digest, "version": newer.version}
-        _record(intent, person, "edit", facts, now, reason=reason)
-    return newer
-
-
-def follow_up(
-    intent_id: uuid.UUID,
-    *,
-    person: Person,
-    message: Message,
-    reason: str,
-    now: datetime | None = None,
-) -> SendIntent:
-    """Write a new message in the thread of one that is out, or may be: an action of its own."""
-    reason = require_reason(reason, what="for the follow-up")
-    with transaction.atomic():
-        intent, now = _locked(intent_id, now)
-        require_role(person, intent.tenant, Role.APPROVER)
-        if not (intent.accepted_at or intent.in_doubt or intent.status == Status.IN_FLIGHT):
-            raise NotPossible("This email was never sent: edit it instead.", offer="edit")
-        created = create_action(
-            _in_thread_of(intent, message),
-            tenant=intent.tenant,
-            action_key=f"follow-up:{new_id().hex}",
-            terms=Terms(note=reason),
-            author=person,
-            follows=intent.action,
-            now=now,
-        )
-        facts = {"digest": created.digest, "number": created.action.number}
-        _record(intent, person, "follow_up", facts, now, reason=reason)
-    return created
-
-
-def _in_thread_of(intent: SendIntent, message: Message) -> Message:
-    payload = Payload.objects.filter(intent=intent).first()
-    before = thaw(bytes(payload.body)).message.references if payload is not None else ()
-    references = (*(before or ()), intent.message_id)
-    return replace(message, in_reply_to=intent.message_id, references=references)
 
 
 def _count_approval(intent: SendIntent, person: Person, now: datetime) -> None:
@@ -251,7 +182,8 @@ def _count_approval(intent: SendIntent, person: Person, now: datetime) -> None:
     missing = people_missing(intent)
     if not missing:
         queue(intent, undo_time=undo_time, now=now)
-    _record(intent, person, "approve", {"digest": intent.digest, "still_missing": missing}, now)
+    facts = {"digest": intent.digest, "still_missing": missing}
+    audit.record_about(intent, actor=person, verb="approve", facts=facts, now=now)
 
 
 def _send_back(
@@ -286,7 +218,7 @@ def _send_back(
         move(intent, to, now=now, undo_until=now + undo_time, end_reason=words)
         verb = "reject" if verdict is Verdict.REJECT else "ask_for_changes"
         facts = {"digest": intent.digest, "reason_code": reason_code}
-        _record(intent, person, verb, facts, now, reason=note)
+        audit.record_about(intent, actor=person, verb=verb, reason=note, facts=facts, now=now)
     return intent
 
 
@@ -390,23 +322,3 @@ def _refuse_late_undo(intent: SendIntent, decision: Approval | None, now: dateti
         started = first.dispatched_at if first is not None else None
         at = started or intent.status_at
         raise TooLate(f"Too late to undo. Sending started at {moment(at)}.", at=at)
-
-
-def _record(
-    intent: SendIntent,
-    person: Person,
-    verb: str,
-    facts: Mapping[str, object],
-    now: datetime,
-    *,
-    reason: str = "",
-) -> None:
-    audit.record(
-        tenant=intent.tenant,
-        actor=person.email,
-        verb=verb,
-        target=audit.message_target(intent),
-        reason=reason,
-        facts=facts,
-        now=now,
-    )
