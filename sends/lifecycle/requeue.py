@@ -1,4 +1,4 @@
-"""A dead letter comes back, closes or opens again, by a person."""
+"""A dead letter comes back, closes or opens again, and a retry is made sooner, by a person."""
 
 import uuid
 from datetime import datetime
@@ -17,7 +17,7 @@ from sends.lifecycle.obstacles import (
     refuse_suppressed,
     why_decided,
 )
-from sends.lifecycle.refusals import AlreadyDecided, NotPossible, Refused, TooLate
+from sends.lifecycle.refusals import AlreadyDecided, InFlight, NotPossible, Refused, TooLate
 from sends.lifecycle.roles import require_reason, require_role
 from sends.lifecycle.transitions import lock_intent, move
 from sends.models import Direction, Person, Role, SendIntent, database_now
@@ -37,13 +37,11 @@ def requeue(
         now = now or database_now()
         require_role(person, intent.tenant, Role.OPERATOR)
         _refuse_requeue(intent, now)
-        floors = (now, intent.not_sooner_than, intent.not_before)
-        earliest = max(floor for floor in floors if floor is not None)
         move(
             intent,
             Status.QUEUED,
             now=now,
-            next_attempt_at=earliest,
+            next_attempt_at=_earliest(intent, now),
             retrying_since=now,
             retries_counted=0,
             tries=0,
@@ -52,7 +50,7 @@ def requeue(
             closed_at=None,
             end_reason="",
         )
-        _record(intent, person, "requeue", reason.strip(), now)
+        audit.record_about(intent, actor=person, verb="requeue", reason=reason.strip(), now=now)
     return intent
 
 
@@ -82,7 +80,7 @@ def close(
                 f"It was closed at {moment(intent.closed_at)}.", at=intent.closed_at
             )
         _set_closed(intent, now)
-        _record(intent, person, "close", reason, now)
+        audit.record_about(intent, actor=person, verb="close", reason=reason, now=now)
     return intent
 
 
@@ -97,8 +95,60 @@ def reopen(
         if intent.closed_at is None:
             raise AlreadyDecided("It is open.")
         _set_closed(intent, None)
-        _record(intent, person, "reopen", reason.strip(), now)
+        audit.record_about(intent, actor=person, verb="reopen", reason=reason.strip(), now=now)
     return intent
+
+
+def retry_now(intent_id: uuid.UUID, *, person: Person, now: datetime | None = None) -> SendIntent:
+    """Make the next attempt of a scheduled retry now, or as soon as it may be.
+
+    It sets the time and nothing else. No wait that the provider, its contract or the agent asked
+    for is cut short, so what already comes as soon as it may is refused, with the reason.
+    """
+    with transaction.atomic():
+        intent = lock_intent(intent_id)
+        now = now or database_now()
+        require_role(person, intent.tenant, Role.OPERATOR)
+        _refuse_retry_now(intent)
+        at = _earliest(intent, now)
+        if intent.replay_until is not None and at >= intent.replay_until:
+            raise TooLate(
+                "The time in which the provider knows its key ends before the next attempt may "
+                "be made.",
+                at=intent.replay_until,
+            )
+        if intent.next_attempt_at is None or at >= intent.next_attempt_at:
+            raise NotPossible(
+                f"It may not be tried before {moment(at)}: the provider or the agent asked to wait."
+                if at > now
+                else "It is due already, and goes out as soon as a worker is free.",
+                at=at,
+            )
+        SendIntent.objects.filter(pk=intent.pk).update(next_attempt_at=at, asked_by=person)
+        intent.next_attempt_at, intent.asked_by = at, person
+        audit.record_about(intent, actor=person, verb="retry_now", now=now)
+    return intent
+
+
+def _refuse_retry_now(intent: SendIntent) -> None:
+    if intent.status == Status.IN_FLIGHT:
+        raise InFlight(
+            f"It is being tried since {moment(intent.status_at)}. Wait for the answer.",
+            at=intent.status_at,
+        )
+    if intent.status != Status.RETRY_SCHEDULED:
+        label = Status(intent.status).label.lower()
+        raise AlreadyDecided(
+            f"No retry is scheduled: it is {label} since {moment(intent.status_at)}.",
+            at=intent.status_at,
+        )
+    refuse_cancel_asked(intent)
+
+
+def _earliest(intent: SendIntent, now: datetime) -> datetime:
+    """When it may go at the soonest, whoever asks."""
+    floors = (now, intent.not_sooner_than, intent.not_before)
+    return max(floor for floor in floors if floor is not None)
 
 
 def _refuse_requeue(intent: SendIntent, now: datetime) -> None:
@@ -188,14 +238,3 @@ def _require_dead_letter(intent: SendIntent, person: Person) -> None:
 def _set_closed(intent: SendIntent, closed_at: datetime | None) -> None:
     SendIntent.objects.filter(pk=intent.pk).update(closed_at=closed_at)
     intent.closed_at = closed_at
-
-
-def _record(intent: SendIntent, person: Person, verb: str, reason: str, now: datetime) -> None:
-    audit.record(
-        tenant=intent.tenant,
-        actor=person.email,
-        verb=verb,
-        target=audit.message_target(intent),
-        reason=reason,
-        now=now,
-    )

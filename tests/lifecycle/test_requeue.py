@@ -9,6 +9,7 @@ import pytest
 from sends.lifecycle.refusals import (
     AlreadyAccepted,
     AlreadyDecided,
+    InFlight,
     Invalid,
     NotAllowed,
     NotPossible,
@@ -19,7 +20,7 @@ from sends.lifecycle.refusals import (
     TooLate,
     VersionChanged,
 )
-from sends.lifecycle.requeue import close, may_requeue, reopen, requeue
+from sends.lifecycle.requeue import close, may_requeue, reopen, requeue, retry_now
 from sends.lifecycle.transitions import move, set_hold
 from sends.models import (
     Agent,
@@ -311,3 +312,76 @@ def test_requeued_twice_at_the_same_moment_it_is_queued_once():
     assert sum(isinstance(answer, SendIntent) for answer in answers) == 1
     assert sum(isinstance(answer, Refused) for answer in answers) == 1
     assert AuditEntry.objects.filter(verb="requeue").count() == 1
+
+
+def scheduled(agent: Agent, **fields: Any) -> SendIntent:
+    fields.setdefault("next_attempt_at", database_now() + HOUR)
+    return make_intent(agent, status=S.RETRY_SCHEDULED, **fields)
+
+
+def test_a_retry_is_made_now_and_nothing_else_changes(agent: Agent, operator: Person):
+    intent = scheduled(agent, retries_counted=3, tries=3)
+    before = SendIntent.objects.values().get(pk=intent.pk)
+    now = database_now()
+
+    retry_now(intent.pk, person=operator, now=now)
+
+    after = SendIntent.objects.values().get(pk=intent.pk)
+    assert after == before | {"next_attempt_at": now, "asked_by_id": operator.pk}
+    entry = AuditEntry.objects.get(tenant=agent.tenant)
+    assert (entry.actor, entry.verb) == (operator.email, "retry_now")
+
+
+@pytest.mark.parametrize("wait", ["not_sooner_than", "not_before"])
+def test_a_retry_comes_no_sooner_than_it_may(agent: Agent, operator: Person, wait: str):
+    now = database_now()
+    may_go = now + HOUR / 2
+    intent = scheduled(agent, **{wait: may_go})
+    assert retry_now(intent.pk, person=operator, now=now).next_attempt_at == may_go
+    with pytest.raises(NotPossible, match="may not be tried before") as refused:
+        retry_now(intent.pk, person=operator, now=now)
+    assert refused.value.at == may_go
+
+
+def test_a_retry_in_doubt_is_made_now_only_inside_the_window(agent: Agent, operator: Person):
+    now = database_now()
+    window = {"in_doubt": True, "window_opened_at": now, "replay_until": now + HOUR}
+    inside = scheduled(agent, **window)
+    assert retry_now(inside.pk, person=operator, now=now).in_doubt
+    closing = scheduled(agent, not_sooner_than=now + HOUR, **window)
+    with pytest.raises(TooLate):
+        retry_now(closing.pk, person=operator, now=now)
+
+
+def to_be_cancelled(agent: Agent) -> SendIntent:
+    intent = scheduled(agent)
+    set_hold(Hold.CANCEL_ASKED, pk=intent.pk)
+    return intent
+
+
+@pytest.mark.parametrize(
+    ("make", "refusal"),
+    [
+        (lambda agent: make_intent(agent, status=S.IN_FLIGHT), InFlight),
+        (lambda agent: make_intent(agent, status=S.UNCERTAIN), AlreadyDecided),
+        (lambda agent: make_intent(agent, status=S.QUEUED), AlreadyDecided),
+        (lambda agent: make_intent(agent, status=S.SUBMITTED), AlreadyDecided),
+        (lambda agent: scheduled(agent, next_attempt_at=database_now()), NotPossible),
+        (to_be_cancelled, NotPossible),
+    ],
+    ids=["sending", "uncertain", "undo_time", "accepted", "due", "to_be_cancelled"],
+)
+def test_only_a_scheduled_retry_is_made_sooner(
+    agent: Agent, operator: Person, make: Callable[[Agent], SendIntent], refusal: type[Refused]
+):
+    intent = make(agent)
+    before = SendIntent.objects.values().get(pk=intent.pk)
+    with pytest.raises(refusal):
+        retry_now(intent.pk, person=operator)
+    assert SendIntent.objects.values().get(pk=intent.pk) == before
+
+
+def test_an_approver_makes_no_retry_sooner(agent: Agent):
+    intent = scheduled(agent)
+    with pytest.raises(NotAllowed):
+        retry_now(intent.pk, person=make_person(agent.tenant))
