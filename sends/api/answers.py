@@ -195,7 +195,7 @@ def short(
         "links": {
             "self": f"{API}/intents/{intent.pk}",
             "dashboard": f"{conf.url}/messages/{action.number}/",
-            "current": f"{API}/intents/{newer}" if newer is not None else None,
+            "current": f"{API}/intents/{newer}" if newer not in (None, intent.pk) else None,
         },
     }
 

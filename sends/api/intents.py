@@ -10,12 +10,12 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 from ninja.responses import Status as Answered
-from pydantic import AwareDatetime
+from pydantic import AfterValidator, AwareDatetime
 
 from sends.api.answers import Answer, Page, Whole, answer, current_of, short, whole
 from sends.api.auth import Bearer
 from sends.api.problems import PROBLEMS
-from sends.api.requests import document, optional_document
+from sends.api.requests import body_of, document, optional_document
 from sends.lifecycle import intake
 from sends.lifecycle.cancelling import withdraw
 from sends.lifecycle.intake import Taken
@@ -38,16 +38,20 @@ MOST = 100
 CLOCKS_DIFFER_BY = timedelta(hours=1)
 
 
-def _body_of(model: type[Proposal] | type[Withdrawal]) -> dict[str, Any]:
-    content = {"application/json": {"schema": model.model_json_schema()}}
-    return {"requestBody": {"content": content, "required": model is Proposal}}
+def _without_nul(name: str) -> str:
+    if "\x00" in name:  # PostgreSQL takes none, not even to look for
+        raise ValueError("holds U+0000, which is not text")
+    return name
+
+
+Named = Annotated[str, AfterValidator(_without_nul)]
 
 
 @router.post(
     "/intents",
     auth=Bearer(Scope.SUBMIT),
     response={201: Answer, 200: Answer, **PROBLEMS},
-    openapi_extra=_body_of(Proposal),
+    openapi_extra=body_of(Proposal),
 )
 def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
     """Propose a message. 201 when it was taken in, 200 when an earlier request had been.
@@ -64,7 +68,7 @@ def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
     "/intents/{uuid:intent_id}/versions",
     auth=Bearer(Scope.SUBMIT),
     response={201: Answer, 200: Answer, **PROBLEMS},
-    openapi_extra=_body_of(Proposal),
+    openapi_extra=body_of(Proposal),
 )
 def propose_version(
     request: HttpRequest, response: HttpResponse, intent_id: uuid.UUID
@@ -86,7 +90,7 @@ def propose_version(
     "/intents/{uuid:intent_id}/withdraw",
     auth=Bearer(Scope.WITHDRAW),
     response={200: Answer, **PROBLEMS},
-    openapi_extra=_body_of(Withdrawal),
+    openapi_extra=body_of(Withdrawal, required=False),
 )
 def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     """Take a message back. Safe to repeat.
@@ -106,8 +110,8 @@ def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
 def listed(
     request: HttpRequest,
     status: Annotated[list[Status], Query()] = [],  # noqa: B006
-    run: str | None = None,
-    action_key: str | None = None,
+    run: Named | None = None,
+    action_key: Named | None = None,
     since: AwareDatetime | None = None,
     cursor: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
@@ -117,6 +121,7 @@ def listed(
     `since` is a time of creation; `status` may be given several times. `next_cursor` is for the
     parameter `cursor` of the next request; it is null on the last page.
     """
+    _refuse_unknown(request)
     intents = _of(_agent(request)).order_by("-pk")
     if status:
         intents = intents.filter(status__in=status)
@@ -147,6 +152,7 @@ def one(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     return whole(intent, waiting=why_not_yet(intent, database_now()))
 
 
+PARAMETERS = ("status", "run", "action_key", "since", "cursor", "limit")
 WHOLE = ("approvals", "attempts", "deliveries", "evidence")
 
 
@@ -164,8 +170,18 @@ def _of(agent: Agent) -> QuerySet[SendIntent]:
 def _answered(taken: Taken, response: HttpResponse) -> Answered[Any]:
     said = answer(taken)
     response["Location"] = said["links"]["self"]
-    response["Cache-Control"] = "no-store"
     return Answered(200 if taken.replayed else 201, said)
+
+
+def _refuse_unknown(request: HttpRequest) -> None:
+    """A filter that is misspelt would show everything, as if all of it matched."""
+    unknown = [
+        Wrong(f"/{name}", "parameter", f"is no filter; there are: {', '.join(PARAMETERS)}")
+        for name in request.GET
+        if name not in PARAMETERS
+    ]
+    if unknown:
+        raise WrongProposal(*unknown)
 
 
 def _id_at(moment: datetime) -> uuid.UUID:

@@ -170,10 +170,8 @@ def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 
 def _wrong_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
-    errors = [
-        Wrong(f"/{found['loc'][-1]}" if found["loc"] else "", "parameter", found["msg"])
-        for found in error.errors
-    ]
+    # The place begins with "query" or "path"; an index after the name says nothing more.
+    errors = [Wrong(f"/{found['loc'][1]}", "parameter", found["msg"]) for found in error.errors]
     return problem(422, "wrong_fields", "A parameter of the address is wrong.", errors=errors)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
 from django.http.request import UnreadablePostError
+from pydantic import BaseModel
 
 from sends.api.problems import Problem
 from sends.rules.proposals import MAX_BODY_BYTES, read_json
@@ -35,3 +36,22 @@ def _body(request: HttpRequest) -> bytes:
     if len(body) > MAX_BODY_BYTES:
         raise Problem(413, "too_large", TOO_LARGE)
     return body
+
+
+def body_of(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:
+    """What OpenAPI says of a body that `document` reads and the model checks."""
+    schema = model.model_json_schema()
+    parts = schema.pop("$defs", {})
+    media = {"application/json": {"schema": _with(parts, schema)}}
+    return {"requestBody": {"content": media, "required": required}}
+
+
+def _with(parts: dict[str, Any], schema: Any) -> Any:
+    """The schema with its parts written out: a reference would be looked for in the document."""
+    if isinstance(schema, list):
+        return [_with(parts, member) for member in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _with(parts, parts[schema["$ref"].rpartition("/")[2]])
+    return {name: _with(parts, member) for name, member in schema.items()}

@@ -19,6 +19,8 @@ router = Router(tags=["runs"])
 def one(request: HttpRequest, run_id: str) -> Any:
     """One run of this agent, by its id or by the name the agent gave it."""
     token: Token = request.auth  # type: ignore[attr-defined]
+    if "\x00" in run_id:  # PostgreSQL takes no NUL, not even to look for
+        raise Http404
     runs = Run.objects.filter(tenant=token.tenant_id, agent=token.agent_id)
     run = runs.filter(Q(name=run_id) | _by_id(run_id)).order_by("pk").first()
     if run is None:

@@ -25,26 +25,30 @@ api.add_router("", runs.router)
 problems.register(api)
 
 
-def with_problems(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """The view, with a problem where ninja refuses the method by itself, in plain text."""
+def at_the_door(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """The view, kept out of caches, and with a problem where ninja itself refuses the method."""
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         answer = view(request, *args, **kwargs)
         if answer.status_code == 405:
             return problems.method_not_allowed(request, answer)
+        answer.headers.setdefault("Cache-Control", "no-store")
         return answer
 
     return answered
 
 
-patterns, app_name, namespace = api.urls
-for pattern in patterns:
-    if isinstance(pattern, URLPattern):
-        pattern.callback = with_problems(pattern.callback)
+# Not called `app_name`: Django would take a variable of that name for one of this module.
+routes, kind, namespace = api.urls
+for route in routes:
+    if isinstance(route, URLPattern):
+        route.callback = at_the_door(route.callback)
 
+nothing = csrf_exempt(problems.not_found)
 urlpatterns = [
+    path("", nothing),  # before ninja's own root, which answers without a word
     path("docs", reference, {"api": api}, name="api-reference"),
-    path("", include((patterns, app_name), namespace=namespace)),
-    re_path("", csrf_exempt(problems.not_found)),
+    path("", include((routes, kind), namespace=namespace)),
+    re_path("", nothing),
 ]

@@ -392,6 +392,8 @@ def _not_current(action: Action) -> VersionChanged:
         f"Version {current.version} ({current.pk}), by {who}, replaced this one.",
         who=who,
         at=current.created_at,
+        # What a person wrote instead is handled; its own newer version the agent may change.
+        offer="" if current.author else "edit",
     )
 
 

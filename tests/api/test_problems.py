@@ -1,0 +1,124 @@
+"""Every error is a problem: the same shape, a stable code, and words."""
+
+import logging
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from sends.lifecycle import intake
+from sends.rules.proposals import MAX_BODY_BYTES
+from tests.api.doors import MESSAGE, Door, door, problem
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def api() -> Door:
+    return door()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/nothing",
+        "/intents/",
+        "/intents/not-a-uuid",
+        "/intents/01990000-0000-7000-8000-000000000000",
+        "/intents/01990000-0000-7000-8000-000000000000/approve",
+        "/runs/",
+        "/runs/nothing",
+        "/runs/a%00b",
+        "/\u2028",
+    ],
+)
+def test_there_is_nothing_there(api: Door, path: str) -> None:
+    problem(api.get(path), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("put", "/intents", {"GET", "POST"}),
+        ("delete", "/intents/01990000-0000-7000-8000-000000000000", {"GET"}),
+        ("get", "/intents/01990000-0000-7000-8000-000000000000/versions", {"POST"}),
+        ("post", "/runs/r", {"GET"}),
+    ],
+)
+def test_another_method_is_told_which_ones_there_are(
+    api: Door, method: str, path: str, allowed: set[str]
+) -> None:
+    answer = getattr(api.client, method)(f"/api/v1{path}", headers=api.headers())
+    problem(answer, 405, "method_not_allowed")
+    assert set(answer["Allow"].split(", ")) == allowed
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "not JSON"),
+        (b"\xff", "not UTF-8"),
+        (b'{"text": NaN}', "NaN"),
+        (b'{"a": 1, "a": 1}', "given twice"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_body_that_cannot_be_read(api: Door, body: bytes, said: str) -> None:
+    assert said in problem(api.post("/intents", body), 400, "not_json")["detail"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain"]
+)
+def test_only_json_is_read(api: Door, kind: str) -> None:
+    problem(api.post("/intents", b"{}", content_type=kind), 415, "media_type")
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "application/json; charset=utf-8", "application/x+json", ""]
+)
+def test_json_by_any_of_its_names(api: Door, kind: str) -> None:
+    assert api.post("/intents", MESSAGE, content_type=kind).status_code == 201
+
+
+@pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 3_000_000])
+def test_a_body_that_is_too_large(api: Door, size: int) -> None:
+    problem(api.post("/intents", b'"' + b"x" * (size - 2) + b'"'), 413, "too_large")
+
+
+def test_our_own_mistake_is_a_problem_too_and_is_logged(
+    api: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(intake, "propose", fail)
+    with caplog.at_level(logging.ERROR):
+        said = problem(api.post("/intents", MESSAGE), 500, "internal")
+    assert "secret detail" not in str(said)
+    assert "secret detail" in caplog.text
+
+
+def test_a_busy_database_asks_for_the_same_again(
+    api: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(*args: Any, **kwargs: Any) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(intake, "propose", locked)
+    answer = api.post("/intents", MESSAGE)
+    assert problem(answer, 503, "busy")["next_step"] == "wait"
+    assert answer["Retry-After"] == "1"
+
+
+def test_the_type_of_a_problem_leads_to_its_description(api: Door) -> None:
+    said = problem(api.get("/nothing"), 404, "not_found")
+    page, _, code = said["type"].partition("#")
+    assert f'id="{code}"' in api.client.get(page).content.decode()
+
+
+def test_answers_are_kept_by_no_cache(api: Door) -> None:
+    assert api.post("/intents", MESSAGE)["Cache-Control"] == "no-store"
+    assert api.get("/intents")["Cache-Control"] == "no-store"
+    assert api.get("/nothing")["Cache-Control"] == "no-store"
