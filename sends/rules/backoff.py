@@ -1,12 +1,13 @@
 """How long to wait before the next attempt."""
 
-import math
-from datetime import datetime, timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 NOTHING = timedelta()
 # A provider that asks for more than this has sent nonsense: as good as no hint.
 LONGEST_HINT = timedelta(days=7)
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 
 def wait_after(
@@ -37,24 +38,18 @@ def parse_retry_after(value: str | None, *, answered_at: datetime) -> timedelta 
     """
     if not value:
         return None
-    wait = _seconds(value.strip())
-    if wait is None:
-        wait = _until(value.strip(), answered_at)
+    value = value.strip()
+    wait = float(value) if _SECONDS.fullmatch(value) else _until(value, answered_at)
     if wait is None or not 0 < wait <= LONGEST_HINT.total_seconds():
         return None
     return timedelta(seconds=wait)
 
 
-def _seconds(value: str) -> float | None:
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) else -1.0
-
-
 def _until(value: str, answered_at: datetime) -> float | None:
     try:
-        return (parsedate_to_datetime(value) - answered_at).total_seconds()
+        date = parsedate_to_datetime(value)
     except (TypeError, ValueError, OverflowError):
         return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)  # the oldest of the three forms names no zone
+    return (date - answered_at).total_seconds()
