@@ -86,6 +86,7 @@ class Contract:
         tight = self
         if window is not None and window < self.safe_window:
             tight = replace(tight, window=window)
-        if no_replay and self.may_replay:
-            tight = replace(tight, recovery=Recovery.PERSON)
+        if no_replay and self.recovery in (Recovery.REPLAY, Recovery.ONE_SHOT):
+            by_hand = Recovery.LOOK_UP if self.has_look_up else Recovery.PERSON
+            tight = replace(tight, recovery=by_hand)
         return tight
