@@ -19,8 +19,9 @@ import psutil
 from django.conf import settings
 from django.db import connection
 
-from sends.lifecycle import review, watchdog, worker
+from sends.lifecycle import claim, review, settle, submit, watchdog, worker
 from sends.models import Agent, Person, Role, SendIntent, Tenant, database_now
+from sends.providers.http import Http
 from sends.rules.statuses import CLAIMABLE, Status
 from tests.factories import make_intent, make_person, make_tenant
 from tests.promises.witness import Witness
@@ -275,6 +276,13 @@ class Stage:
             return bool(until())
 
         await_that(done)
+
+    def send(self, at_most: int) -> None:
+        """Let this process make so many attempts, and no more."""
+        claimed = claim.claim("one of many", at_most=at_most)
+        marked = claim.dispatch([one for one in claimed if one.needs_mark])
+        going = [one for one in claimed if not one.needs_mark or one in marked]
+        settle.settle([submit.submit(one, Http()) for one in going])
 
     def take_turns(self, times: int) -> None:
         """Let this process work a few times, whatever comes of it."""

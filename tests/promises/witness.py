@@ -54,6 +54,9 @@ STEPS_BACK = {
     (Status.DEAD_LETTER, Status.QUEUED): "requeue",
 }
 
+# `since` is written before the suppression commits, and only from its commit on does it count.
+COMMITS_WITHIN = timedelta(seconds=1)
+
 
 class Witness:
     """Judges by what the providers' own journals say, which the outbox cannot write."""
@@ -247,7 +250,7 @@ class Witness:
             after = Attempt.objects.filter(
                 intent__tenant=suppression.tenant_id,
                 intent__deliveries__normal=suppression.normal,
-                dispatched_at__gt=suppression.since,
+                dispatched_at__gt=suppression.since + COMMITS_WITHIN,
             )
             assert not after.exists(), f"{suppression.normal} is suppressed"
 
