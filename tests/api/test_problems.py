@@ -87,6 +87,16 @@ def test_a_body_that_is_too_large(api: Door, size: int) -> None:
     problem(api.post("/intents", b'"' + b"x" * (size - 2) + b'"'), 413, "too_large")
 
 
+def test_a_body_without_a_length_is_not_taken_for_an_empty_one(api: Door) -> None:
+    answer = api.client.generic(
+        "POST",
+        "/api/v1/intents",
+        headers=api.headers() | {"Transfer-Encoding": "chunked"},
+        content_type="application/json",
+    )
+    problem(answer, 411, "length_required")
+
+
 def test_our_own_mistake_is_a_problem_too_and_is_logged(
     api: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
