@@ -169,9 +169,19 @@ class WorkerProcess:
 
     def stop(self) -> int:
         """SIGTERM, and wait until it has finished what is on the wire; its exit code."""
+        self.ask_to_stop()
+        return self.has_stopped()
+
+    def ask_to_stop(self) -> None:
         self.descendants()
         self._process.terminate()
+
+    def has_stopped(self) -> int:
         return self._process.wait(PATIENCE_SECONDS)
+
+    def survivors(self) -> list[psutil.Process]:
+        """Processes of it that outlived the one that was started."""
+        return [one for one in self._family.values() if one.is_running()]
 
     def kill_supervisor(self) -> None:
         self.descendants()
