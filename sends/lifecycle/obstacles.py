@@ -64,8 +64,13 @@ def refuse_other_active_version(intent: SendIntent) -> None:
     others = SendIntent.objects.filter(action=intent.action_id, status__in=ACTIVE)
     other = others.exclude(pk=intent.pk).first()
     if other is not None:
-        label = Status(other.status).label.lower()
-        raise OtherVersionActive(f"Version {other.version} of this email is {label}.")
+        raise active(other)
+
+
+def active(other: SendIntent) -> OtherVersionActive:
+    """The refusal for as long as this other version may be sent."""
+    label = Status(other.status).label.lower()
+    return OtherVersionActive(f"Version {other.version} of this email is {label}.")
 
 
 def refuse_suppressed(intent: SendIntent) -> None:
@@ -76,12 +81,17 @@ def refuse_suppressed(intent: SendIntent) -> None:
     )
     suppression = suppressions.order_by("pk").first()
     if suppression is not None:
-        raise Suppressed(
-            f"{suppression.normal} was suppressed at {moment(suppression.since)}: "
-            f"{suppression.get_cause_display().lower()}. Edit the email, or leave it.",
-            at=suppression.since,
-            offer="edit",
-        )
+        raise suppressed(suppression)
+
+
+def suppressed(suppression: Suppression) -> Suppressed:
+    """The refusal for as long as this address must not be sent to."""
+    return Suppressed(
+        f"{suppression.normal} was suppressed at {moment(suppression.since)}: "
+        f"{suppression.get_cause_display().lower()}. Edit the email, or leave it.",
+        at=suppression.since,
+        offer="edit",
+    )
 
 
 def refuse_out(intent: SendIntent) -> None:

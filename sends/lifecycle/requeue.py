@@ -1,28 +1,39 @@
 """A dead letter comes back, closes or opens again, and a retry is made sooner, by a person."""
 
 import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Q
 
 from sends.lifecycle import audit
 from sends.lifecycle.obstacles import (
+    active,
     moment,
     refuse_cancel_asked,
     refuse_ended_run,
     refuse_older_version,
-    refuse_other_active_version,
     refuse_out,
-    refuse_suppressed,
+    suppressed,
     why_decided,
 )
 from sends.lifecycle.refusals import AlreadyDecided, InFlight, NotPossible, Refused, TooLate
 from sends.lifecycle.roles import require_reason, require_role
 from sends.lifecycle.transitions import lock_intent, move
-from sends.models import Direction, Person, Role, SendIntent, database_now
+from sends.models import (
+    Attempt,
+    Delivery,
+    Direction,
+    Evidence,
+    Person,
+    Role,
+    SendIntent,
+    Suppression,
+    database_now,
+)
 from sends.rules.outcomes import Outcome
-from sends.rules.statuses import Status
+from sends.rules.statuses import ACTIVE, Status
 
 # Answers about what the email says: the same bytes get the same answer.
 ABOUT_THE_CONTENT = (400, 413, 415)
@@ -36,7 +47,7 @@ def requeue(
         intent = lock_intent(intent_id)
         now = now or database_now()
         require_role(person, intent.tenant, Role.OPERATOR)
-        _refuse_requeue(intent, now)
+        _refuse_requeue(intent, _facts_of([intent])[intent.pk], now)
         move(
             intent,
             Status.QUEUED,
@@ -59,11 +70,19 @@ def may_requeue(intent: SendIntent, now: datetime | None = None) -> Refused | No
 
     Read without a lock, for screens: `requeue` asks again.
     """
-    try:
-        _refuse_requeue(intent, now or database_now())
-    except Refused as refusal:
-        return refusal
-    return None
+    return may_requeue_each([intent], now)[intent.pk]
+
+
+def may_requeue_each(
+    intents: Collection[SendIntent], now: datetime | None = None
+) -> dict[uuid.UUID, Refused | None]:
+    """As `may_requeue`, for a whole list: in as many queries as for one.
+
+    Ask for `action` and `run` together with the intents.
+    """
+    now = now or database_now()
+    facts = _facts_of(intents)
+    return {intent.pk: _refusal(intent, facts[intent.pk], now) for intent in intents}
 
 
 def close(
@@ -151,24 +170,87 @@ def _earliest(intent: SendIntent, now: datetime) -> datetime:
     return max(floor for floor in floors if floor is not None)
 
 
-def _refuse_requeue(intent: SendIntent, now: datetime) -> None:
+@dataclass
+class _Facts:
+    """What other tables say about one dead letter.
+
+    `last` is its last attempt, `maybe` the last that may have reached the provider, `found_at`
+    when people found that it was not accepted.
+    """
+
+    other: SendIntent | None = None
+    suppression: Suppression | None = None
+    last: Attempt | None = None
+    maybe: Attempt | None = None
+    found_at: list[datetime] = field(default_factory=list)
+
+
+def _facts_of(intents: Collection[SendIntent]) -> dict[uuid.UUID, _Facts]:
+    facts = {intent.pk: _Facts() for intent in intents}
+    actions = {intent.action_id for intent in intents}
+    active_rows = SendIntent.objects.filter(action__in=actions, status__in=ACTIVE)
+    active_of = {row.action_id: row for row in active_rows}  # at most one: a constraint
+    for intent in intents:
+        other = active_of.get(intent.action_id)
+        facts[intent.pk].other = other if other != intent else None
+    for intent_id, suppression in _suppressions(facts):
+        facts[intent_id].suppression = suppression
+    attempts = Attempt.objects.filter(intent__in=facts).defer("body")
+    for attempt in attempts.order_by("number"):
+        known = facts[attempt.intent_id]
+        known.last = attempt
+        if attempt.closed_at is None or attempt.may_have_arrived:
+            known.maybe = attempt
+    findings = Evidence.objects.filter(
+        intent__in=facts, direction=Direction.NOT_ACCEPTED, proves=True, person__isnull=False
+    )
+    for intent_id, found_at in findings.values_list("intent_id", "found_at"):
+        facts[intent_id].found_at.append(found_at)
+    return facts
+
+
+def _suppressions(intent_ids: Collection[uuid.UUID]) -> list[tuple[uuid.UUID, Suppression]]:
+    """Of each of these intents one suppression that concerns it, where there is one."""
+    recipients = Delivery.objects.filter(intent__in=intent_ids).suppressed()
+    found = list(recipients.values_list("intent_id", "tenant_id", "normal"))
+    standing = Suppression.objects.filter(
+        normal__in={normal for _, _, normal in found}, released_at=None
+    )
+    by_address = {(row.tenant_id, row.normal): row for row in standing} if found else {}
+    return [
+        (intent_id, by_address[tenant, normal])
+        for intent_id, tenant, normal in found
+        if (tenant, normal) in by_address  # not released between the two questions
+    ]
+
+
+def _refusal(intent: SendIntent, facts: _Facts, now: datetime) -> Refused | None:
+    try:
+        _refuse_requeue(intent, facts, now)
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def _refuse_requeue(intent: SendIntent, facts: _Facts, now: datetime) -> None:
     refuse_out(intent)
     refuse_older_version(intent)
     if intent.status != Status.DEAD_LETTER:
         raise why_decided(intent)
     refuse_cancel_asked(intent)
     refuse_ended_run(intent)
-    refuse_other_active_version(intent)
-    refuse_suppressed(intent)
-    _refuse_content(intent)
-    _refuse_unproven(intent, now)
+    if facts.other is not None:
+        raise active(facts.other)
+    if facts.suppression is not None:
+        raise suppressed(facts.suppression)
+    _refuse_content(facts.last)
+    _refuse_unproven(intent, facts, now)
     _refuse_old_approval(intent, now)
     if intent.deadline is not None and intent.deadline <= now:
         raise TooLate(f"It had to go out by {moment(intent.deadline)}.", at=intent.deadline)
 
 
-def _refuse_content(intent: SendIntent) -> None:
-    last = intent.attempts.order_by("-number").first()
+def _refuse_content(last: Attempt | None) -> None:
     if last is None or last.outcome != Outcome.REFUSED:
         return
     if last.http_status in ABOUT_THE_CONTENT:
@@ -185,24 +267,17 @@ def _refuse_content(intent: SendIntent) -> None:
         )
 
 
-def _refuse_unproven(intent: SendIntent, now: datetime) -> None:
+def _refuse_unproven(intent: SendIntent, facts: _Facts, now: datetime) -> None:
     """Every attempt is known not taken; or a person found so, and the key's window is open.
 
     In the window a repeat is harmless even where the person was wrong.
     """
-    open_or_maybe = Q(closed_at=None) | Q(may_have_arrived=True)
-    last = intent.attempts.filter(open_or_maybe).order_by("-number").first()
-    if last is None:
+    maybe = facts.maybe
+    if maybe is None:
         return
-    found = intent.evidence.filter(
-        direction=Direction.NOT_ACCEPTED,
-        proves=True,
-        person__isnull=False,
-        found_at__gte=last.opened_at,
-    )
-    if not found.exists():
+    if not any(found_at >= maybe.opened_at for found_at in facts.found_at):
         raise NotPossible(
-            f"Attempt {last.number} may have reached the provider, and nobody found that it was "
+            f"Attempt {maybe.number} may have reached the provider, and nobody found that it was "
             "not accepted. Send it again as a new version, under a new key.",
             offer="resend",
         )

@@ -20,7 +20,14 @@ from sends.lifecycle.refusals import (
     TooLate,
     VersionChanged,
 )
-from sends.lifecycle.requeue import close, may_requeue, reopen, requeue, retry_now
+from sends.lifecycle.requeue import (
+    close,
+    may_requeue,
+    may_requeue_each,
+    reopen,
+    requeue,
+    retry_now,
+)
 from sends.lifecycle.transitions import move, set_hold
 from sends.models import (
     Agent,
@@ -209,6 +216,27 @@ def test_it_is_refused_and_says_what_is_offered_instead(
     assert SendIntent.objects.values().get(pk=intent.pk) == before
     shown = may_requeue(SendIntent.objects.get(pk=intent.pk))
     assert type(shown) is refusal
+
+
+def test_of_a_whole_list_each_is_answered_as_if_asked_alone_in_five_queries(
+    agent: Agent, operator: Person, django_assert_num_queries: Any
+):
+    happenings = (content_refused, failure_remembered, maybe_arrived, approval_too_old)
+    for happened in happenings:
+        happened(dead_letter(agent, to="other@example.org"), operator)
+    suppressed(dead_letter(agent), operator)
+    free = dead_letter(agent, to="other@example.org")
+    intents = list(SendIntent.objects.select_related("action", "run").order_by("pk"))
+
+    # Active versions, suppressed recipients, their suppressions, attempts, findings.
+    with django_assert_num_queries(5):
+        together = may_requeue_each(intents, database_now())
+
+    alone = {intent.pk: may_requeue(intent) for intent in intents}
+    assert {pk: str(said) for pk, said in together.items()} == {
+        pk: str(said) for pk, said in alone.items()
+    }
+    assert [pk for pk, said in together.items() if said is None] == [free.pk]
 
 
 def test_a_finding_lets_it_go_again_while_the_window_is_open(agent: Agent, operator: Person):
