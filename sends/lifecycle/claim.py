@@ -14,7 +14,7 @@ from django.db import transaction
 from sends.lifecycle.accounts import contract_of, facts_of, sender_facts
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.halts import turn_off
-from sends.lifecycle.transitions import lock_intent, move
+from sends.lifecycle.transitions import Move, lock_intent, move, move_all
 from sends.models import (
     Account,
     AnomalyKind,
@@ -67,6 +67,15 @@ class Claimed:
         return self.request is not None and not self.contract.may_replay
 
 
+@dataclass(frozen=True)
+class Opened:
+    """One claim, before it is written down."""
+
+    move: Move
+    attempt: Attempt
+    claimed: Claimed
+
+
 @cache
 def installation_id() -> uuid.UUID:
     return Installation.objects.get().pk
@@ -93,7 +102,7 @@ def claim(worker: str, *, at_most: int) -> list[Claimed]:
         stopped = _stop_suppressed(intents, now)
         altered = {i.pk for i in intents if not _is_what_was_approved(i)}
         unreadable: dict[uuid.UUID, str] = {}
-        opened: list[tuple[Attempt, Claimed]] = []
+        opened: list[Opened] = []
         for intent in intents:
             if intent.pk in stopped | altered:
                 continue
@@ -103,12 +112,13 @@ def claim(worker: str, *, at_most: int) -> list[Claimed]:
                 unreadable[intent.account_id] = str(error)
             else:
                 opened += [one] if one else []
-        Attempt.objects.bulk_create(attempt for attempt, _ in opened)
+        move_all((one.move for one in opened), now=now)
+        Attempt.objects.bulk_create(one.attempt for one in opened)
     for intent_id in altered:
         _report_altered(intent_id)
     for account_id, reason in unreadable.items():
         turn_off(account_id, by="system", reason=reason, cause=Cause.BLOCKED)
-    return [claimed for _, claimed in opened]
+    return [one.claimed for one in opened]
 
 
 def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
@@ -230,10 +240,8 @@ def _report_altered(intent_id: uuid.UUID) -> None:
             )
 
 
-def open_attempt(
-    intent: SendIntent, worker: str, now: datetime, clock_now: float
-) -> tuple[Attempt, Claimed] | None:
-    """Lease one locked intent, and its attempt, not yet saved; None when it may not be made."""
+def open_attempt(intent: SendIntent, worker: str, now: datetime, clock_now: float) -> Opened | None:
+    """The lease of one locked intent and its attempt, to be saved; None if it may not be made."""
     account = intent.account
     adapter = adapter_for(account.provider)
     contract = contract_of(account)
@@ -246,20 +254,18 @@ def open_attempt(
     lease = intent.tenant.policy.lease
     token = new_id()
     is_dispatched = contract.may_replay and request is not None
-    move(
-        intent,
-        Status.IN_FLIGHT,
-        now=now,
-        lease_token=token,
-        lease_expires_at=now + lease,
-        attempt_count=intent.attempt_count + 1,
-        tries=intent.tries + 1,
-        retrying_since=intent.retrying_since if intent.tries else now,
-        **(_binding(request, account.scope) if is_dispatched else {}),
-    )
+    leased: dict[str, Any] = {
+        "lease_token": token,
+        "lease_expires_at": now + lease,
+        "attempt_count": intent.attempt_count + 1,
+        "tries": intent.tries + 1,
+        "retrying_since": intent.retrying_since if intent.tries else now,
+    }
+    if is_dispatched:
+        leased |= _binding(request, account.scope)
     attempt = Attempt(
         intent=intent,
-        number=intent.attempt_count,
+        number=intent.attempt_count + 1,
         account=account,
         scope=account.scope,
         lease_token=token,
@@ -286,7 +292,7 @@ def open_attempt(
         fault=fault,
         not_after=clock_now + (lease - account.request_deadline).total_seconds(),
     )
-    return attempt, claimed
+    return Opened(Move(intent, Status.IN_FLIGHT, leased), attempt, claimed)
 
 
 def _request(

@@ -12,6 +12,7 @@ from sends.lifecycle import demo_emails, halts, intake, review
 from sends.lifecycle.claim import open_attempt
 from sends.lifecycle.configure import configure
 from sends.lifecycle.settle import Aftermath, settle_attempt
+from sends.lifecycle.transitions import move_all
 from sends.models import (
     Account,
     Agent,
@@ -166,10 +167,13 @@ class _Day:
             opened_at = row.next_attempt_at + timedelta(milliseconds=140)
             opened = open_attempt(row, WORKER, opened_at, clock())
             assert opened is not None
-            attempt, claimed = opened
-            attempt.save(force_insert=True)
+            move_all([opened.move], now=opened_at)
+            opened.attempt.save(force_insert=True)
             took = row.account.request_deadline if happened is NO_ANSWER else QUICK
-            settle_attempt(row, attempt, happened, claimed.contract, opened_at + took, Aftermath())
+            ended_at, after = opened_at + took, Aftermath()
+            contract = opened.claimed.contract
+            settle_attempt(row, opened.attempt, happened, contract, ended_at, after)
+            after.write(ended_at)
 
     def due(self, intent: SendIntent) -> SendIntent | None:
         return (

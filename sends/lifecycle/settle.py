@@ -18,7 +18,7 @@ from sends.lifecycle.acceptance import accept_late, refuse
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.halts import turn_off
 from sends.lifecycle.submit import Submitted
-from sends.lifecycle.transitions import lock_intent, move
+from sends.lifecycle.transitions import Move, lock_intent, move_all, write_each
 from sends.models import (
     AnomalyKind,
     Attempt,
@@ -54,11 +54,25 @@ BLOCKED_WAIT = timedelta(seconds=1)
 
 @dataclass
 class Aftermath:
-    """What follows once results are committed; each part can fail and be repeated alone."""
+    """What a group of results changes, and what follows once that is committed.
 
+    `moves` and `closings` are written together by `write`, in the transaction that decided them.
+    The rest comes after it; each part can fail and be repeated alone.
+    """
+
+    moves: list[Move] = field(default_factory=list)
+    closings: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     accepted: list[uuid.UUID] = field(default_factory=list)
     blocked: dict[uuid.UUID, str] = field(default_factory=dict)
     late: list[Submitted] = field(default_factory=list)
+
+    def write(self, now: datetime) -> None:
+        """Close the attempts and move their intents; StaleIntent if any is not as it was read."""
+        write_each(Attempt, self.closings)
+        move_all(self.moves, now=now)
+        if self.accepted:
+            waiting = Delivery.objects.filter(intent__in=self.accepted, state=DeliveryState.WAITING)
+            waiting.update(state=DeliveryState.ACCEPTED, changed_at=now)
 
 
 def settle(results: Sequence[Submitted]) -> None:
@@ -115,14 +129,14 @@ def _save(results: Sequence[Submitted]) -> Aftermath:
         for result in results:
             claimed, intent = result.claimed, intents[result.claimed.intent_id]
             if intent.status != Status.IN_FLIGHT or intent.lease_token != claimed.lease_token:
-                _close_late(result, now)
+                _close_late(result, attempts[claimed.attempt_id], now, after)
                 after.late.append(result)
                 continue
             attempt = attempts[claimed.attempt_id]
             settle_attempt(
                 intent, attempt, result.happened, claimed.contract, now, after, final=result.final
             )
-        _mark_accepted(after.accepted, now)
+        after.write(now)
     return after
 
 
@@ -149,9 +163,10 @@ def settle_attempt(
     *,
     final: bool = False,
 ) -> None:
-    """Close the open attempt of a locked intent in flight, and take the step that follows.
+    """Decide how the open attempt of a locked intent in flight ends, and the step that follows.
 
-    `final` allows no further attempt: what may have arrived is then uncertain.
+    Both are added to `after`, whose `write` saves them in the caller's transaction. `final`
+    allows no further attempt: what may have arrived is then uncertain.
     """
     outcome = classify(happened, contract)
     history = _history(intent, attempt, outcome, now)
@@ -170,7 +185,7 @@ def settle_attempt(
     )
     if final:
         decision = decisions.Uncertain(reason)
-    _close(attempt, happened, outcome, reason, decision, now)
+    after.closings.append(_closing(attempt, happened, outcome, reason, decision, now))
     _act(intent, attempt, happened, outcome, history, decision, contract, now, after)
     _log(intent, attempt, happened, outcome, decision)
 
@@ -206,14 +221,14 @@ def describe(happened: Happened, outcome: Outcome) -> str:
     return f"{happened.error or outcome.label} while {Phase(happened.phase).label}"
 
 
-def _close(
+def _closing(
     attempt: Attempt,
     happened: Happened,
     outcome: Outcome,
     reason: str,
     decision: Decision,
     now: datetime,
-) -> None:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     columns: dict[str, Any] = {
         "closed_at": now,
         "outcome": outcome,
@@ -233,18 +248,17 @@ def _close(
         "retry_after": happened.retry_after,
         "next_attempt_at": decision.at if isinstance(decision, decisions.RetryAt) else None,
     }
-    Attempt.objects.filter(pk=attempt.pk, closed_at=None).update(**columns)
-    for name, value in columns.items():
-        setattr(attempt, name, value)
+    # An open attempt has no outcome: a closed one is not found again under this key.
+    return {"pk": attempt.pk, "outcome": ""}, columns
 
 
-def _close_late(result: Submitted, now: datetime) -> None:
+def _close_late(result: Submitted, attempt: Attempt, now: datetime, after: Aftermath) -> None:
     """The lease was lost: somebody else says what follows, but what we learnt is kept."""
-    attempt = Attempt.objects.filter(pk=result.claimed.attempt_id, closed_at=None).first()
-    if attempt is not None:
+    if attempt.closed_at is None:
         outcome = classify(result.happened, result.claimed.contract)
         reason = describe(result.happened, outcome)
-        _close(attempt, result.happened, outcome, reason, decisions.Release(), now)
+        closing = _closing(attempt, result.happened, outcome, reason, decisions.Release(), now)
+        after.closings.append(closing)
 
 
 def _act(
@@ -266,62 +280,61 @@ def _act(
         # Nobody beats the wait that the provider asked for: no requeue, no replay.
         "not_sooner_than": now + happened.retry_after if happened.retry_after else None,
     }
+    to = Status.RETRY_SCHEDULED
     match decision:
         case decisions.Accept():
-            ids = {
-                "provider_message_id": happened.proof,
-                "provider_thread_id": happened.thread,
-            }
-            move(
-                intent, Status.SUBMITTED, now=now, in_doubt=False, accepted_at=now, **ids, **columns
-            )
+            to = Status.SUBMITTED
+            columns |= {"in_doubt": False, "accepted_at": now}
+            columns["provider_message_id"] = happened.proof
+            columns["provider_thread_id"] = happened.thread
             after.accepted.append(intent.pk)
             refuse(intent, happened.refused, now=now)
         case decisions.RetryAt(at, in_doubt, not_sooner, until):
             columns |= {"next_attempt_at": at, "not_sooner_than": not_sooner}
             columns |= {"in_doubt": in_doubt, "replay_until": until}
-            move(intent, Status.RETRY_SCHEDULED, now=now, **columns)
             _count_retry(intent)
         case decisions.Release():
             to = Status.RETRY_SCHEDULED if intent.in_doubt else Status.QUEUED
-            move(intent, to, now=now, next_attempt_at=now, tries=intent.tries - 1)
+            columns = {"next_attempt_at": now, "tries": intent.tries - 1}
         case decisions.DeadLetter(reason):
-            move(intent, Status.DEAD_LETTER, now=now, end_reason=reason, **columns)
+            to = Status.DEAD_LETTER
+            columns["end_reason"] = reason
         case decisions.Cancel(reason):
-            move(intent, Status.CANCELLED, now=now, end_reason=reason, **columns)
+            to = Status.CANCELLED
+            columns["end_reason"] = reason
         case decisions.Uncertain(reason, is_anomaly):
-            _become_uncertain(intent, reason, contract, now, columns)
+            to = Status.UNCERTAIN
+            columns |= _uncertain(reason, contract, now, columns)
             if is_anomaly:
                 open_anomaly(intent, kind=AnomalyKind.KEY_CONFLICT, detail=reason, now=now)
         case decisions.Hold(scope, reason, uncertain):
             scope_id = intent.sender_id if scope is BlockScope.SENDER else intent.account_id
             after.blocked[scope_id] = reason
             if uncertain:
-                _become_uncertain(intent, reason, contract, now, columns)
+                to = Status.UNCERTAIN
+                columns |= _uncertain(reason, contract, now, columns)
             else:
                 columns |= {"next_attempt_at": now + BLOCKED_WAIT, "tries": intent.tries - 1}
-                move(intent, Status.RETRY_SCHEDULED, now=now, **columns)
+    after.moves.append(Move(intent, to, columns))
 
 
-def _become_uncertain(
-    intent: SendIntent, reason: str, contract: Contract, now: datetime, columns: dict[str, Any]
-) -> None:
+def _uncertain(
+    reason: str, contract: Contract, now: datetime, columns: dict[str, Any]
+) -> dict[str, Any]:
+    """The columns of an intent that becomes uncertain, and from when till when to replay it."""
     opened = columns["window_opened_at"]
-    until = contract.replay_until(opened) if opened and contract.may_replay else None
-    asked = columns.pop("not_sooner_than") or now
-    columns |= {"not_sooner_than": max(asked, now + contract.settle_time), "replay_until": until}
-    move(intent, Status.UNCERTAIN, now=now, in_doubt=True, end_reason=reason, **columns)
+    asked = columns["not_sooner_than"] or now
+    return {
+        "in_doubt": True,
+        "end_reason": reason,
+        "replay_until": contract.replay_until(opened) if opened and contract.may_replay else None,
+        "not_sooner_than": max(asked, now + contract.settle_time),
+    }
 
 
 def _count_retry(intent: SendIntent) -> None:
     if intent.run_id is not None:
         Run.objects.filter(pk=intent.run_id).update(retries_used=F("retries_used") + 1)
-
-
-def _mark_accepted(accepted: Sequence[uuid.UUID], now: datetime) -> None:
-    waiting = Delivery.objects.filter(intent__in=accepted, state=DeliveryState.WAITING)
-    if accepted:
-        waiting.update(state=DeliveryState.ACCEPTED, changed_at=now)
 
 
 def _log(

@@ -68,6 +68,7 @@ def _expire(intent: SendIntent, now: datetime) -> Aftermath | None:
     happened = Happened(phase=Phase.SENT if dispatched else Phase.PREPARED, error="lost")
     after = Aftermath()
     settle_attempt(intent, attempt, happened, contract, now, after)
+    after.write(now)
     return after
 
 

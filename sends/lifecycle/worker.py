@@ -69,7 +69,7 @@ def _is_mine(lock: IO[str]) -> bool:
 @cache
 def _http() -> Http:
     """The keep-alive connections of this process."""
-    return Http()
+    return Http(size=conf.worker_threads)
 
 
 class _Drain:
