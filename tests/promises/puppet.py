@@ -65,11 +65,11 @@ def main() -> None:
 
     strings = Strings(set(sys.argv[1:]))
     pieces: list[tuple[Any, str, str, Any]] = [
-        (claim, "move", "claiming", strings.after),
+        (claim, "seal", "claiming", strings.after),
         (worker, "claim", "claimed", strings.after),
         (worker, "submit", "dispatched", strings.before),
         (worker, "submit", "answered", strings.after),
-        (settle, "move", "saving", strings.after),
+        (settle, "decide", "saving", strings.after),
         (worker, "settle", "saved", strings.after),
     ]
     for module, name, point, where in pieces:

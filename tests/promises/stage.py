@@ -143,7 +143,9 @@ class WorkerProcess:
                 stderr=log,
                 start_new_session=True,
             )
-        self._family: dict[int, psutil.Process] = {}
+        self._root = psutil.Process(self.pid)
+        # It, its cluster, and every cluster that it starts anew lead a session each.
+        self._sessions = {self.pid}
 
     @property
     def pid(self) -> int:
@@ -159,13 +161,22 @@ class WorkerProcess:
         beat = self.data_dir / "worker.beat"
         return beat.stat().st_mtime if beat.exists() else 0.0
 
-    def descendants(self) -> list[psutil.Process]:
-        """All that live now; those once seen are remembered, also where their parent dies."""
-        for known in [psutil.Process(self.pid), *self._family.values()]:
-            with suppress(psutil.NoSuchProcess):
-                for child in known.children(recursive=True):
-                    self._family[child.pid] = child
-        return [child for child in self._family.values() if child.is_running()]
+    def family(self) -> list[psutil.Process]:
+        """All that live now, but not the supervisor; also those whose parent is dead."""
+        with suppress(psutil.NoSuchProcess):
+            for child in self._root.children():
+                with suppress(ProcessLookupError):
+                    self._sessions.add(os.getsid(child.pid))
+        return [one for one in psutil.process_iter() if self._is_of_it(one)]
+
+    def _is_of_it(self, process: psutil.Process) -> bool:
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            return (
+                process.pid != self.pid
+                and os.getsid(process.pid) in self._sessions
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
+        return False
 
     def stop(self) -> int:
         """SIGTERM, and wait until it has finished what is on the wire; its exit code."""
@@ -173,36 +184,27 @@ class WorkerProcess:
         return self.has_stopped()
 
     def ask_to_stop(self) -> None:
-        self.descendants()
+        self.family()
         self._process.terminate()
 
     def has_stopped(self) -> int:
         return self._process.wait(PATIENCE_SECONDS)
 
-    def survivors(self) -> list[psutil.Process]:
-        """Processes of it that outlived the one that was started."""
-        return [one for one in self._family.values() if one.is_running()]
-
     def kill_supervisor(self) -> None:
-        self.descendants()
-        self._process.kill()
+        if self._process.poll() is None:
+            self._root.suspend()  # so that it starts no other cluster meanwhile
+            self.family()
+            self._process.kill()
         self._process.wait(PATIENCE_SECONDS)
 
     def kill_all(self) -> None:
-        """SIGKILL to every process of it, wherever they have gone."""
-        while True:
-            with suppress(psutil.NoSuchProcess):
-                living = self.descendants()
-                for process in living:
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait(PATIENCE_SECONDS)
-                continue
-            psutil.wait_procs(living, PATIENCE_SECONDS)
-            if not [one for one in living if one.is_running() and one.status() != "zombie"]:
-                return
+        """SIGKILL to every process of it."""
+        self.kill_supervisor()
+        while living := self.family():
+            for process in living:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(living, timeout=0.1)
 
 
 @dataclass
