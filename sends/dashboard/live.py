@@ -10,6 +10,7 @@ from django.template.loader import render_to_string
 from django.urls import path
 from django.views.decorators.http import require_safe
 
+from sends.dashboard import approvals
 from sends.dashboard.access import MemberRequest, for_role
 from sends.dashboard.requests import page_of
 from sends.dashboard.shell import Shell
@@ -17,9 +18,9 @@ from sends.models import Role, database_now
 from sends.rules.keys import sha256
 
 # A room that changes under its reader: the fragments, each swapped out of band, for what of it is
-# shown. `ids` are the `data-live` of its rows.
-LiveRows = Callable[[MemberRequest, Sequence[uuid.UUID], datetime], str]
-ROOMS: dict[str, LiveRows] = {}
+# shown: the `data-live` of its rows, and its address.
+LiveRows = Callable[[MemberRequest, Sequence[uuid.UUID], str, datetime], str]
+ROOMS: dict[str, LiveRows] = {"approvals": approvals.live_rows}
 MOST_ROWS = 200
 
 
@@ -63,7 +64,7 @@ def _rows(request: MemberRequest, page: str, now: datetime) -> str:
     room = urlsplit(page).path.strip("/").partition("/")[0]
     rows = ROOMS.get(room)
     ids = ids_in(request.GET.get("ids", ""))
-    return rows(request, ids, now) if rows else ""
+    return rows(request, ids, page, now) if rows else ""
 
 
 def ids_in(words: str) -> list[uuid.UUID]:

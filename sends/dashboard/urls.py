@@ -17,8 +17,10 @@ urlpatterns = [
     path("", include("sends.dashboard.start")),
     path("", include("sends.dashboard.live")),
     path("", include("sends.dashboard.switches")),
+    path("", include("sends.dashboard.preview")),
+    path("", include("sends.dashboard.approvals")),
+    path("", include("sends.dashboard.editing")),
     # Each room that lands takes the place of its line.
-    path("approvals/", still_to_come, name="approvals"),
     path("uncertain/", still_to_come, name="uncertain"),
     path("dead-letters/", still_to_come, name="dead_letters"),
     path("anomalies/", still_to_come, name="anomalies"),

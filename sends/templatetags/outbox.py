@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 from django import template
 from django.templatetags.static import static
 from django.utils import dateformat, timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from sends.rules.letters import letters_of
 from sends.rules.statuses import DELIVERY_SENTENCES, SENTENCES, DeliveryState, Status
 
 register = template.Library()
@@ -126,6 +127,22 @@ def seal(digest: str, *, digits: bool = True, big: bool = False, old: bool = Fal
         "" if digits else short,
         format_html("<code>{}</code>", short) if digits else "",
     )
+
+
+@register.filter
+def visible(text: str | None) -> SafeString:
+    """Somebody else's text, with every letter in it that nobody would see named: "U+202E"."""
+    return format_html_join(
+        "",
+        "{}{}{}",
+        (
+            (ODD[0], letters.text, ODD[1]) if letters.is_odd else ("", letters.text, "")
+            for letters in letters_of(text or "")
+        ),
+    )
+
+
+ODD = (mark_safe('<span class="odd">'), mark_safe("</span>"))
 
 
 @register.filter

@@ -62,7 +62,7 @@
         return undefined;
       }
       clearInterval(timer);
-      one("small", strip).textContent = "Sending now";
+      one("small", strip).textContent = strip.dataset.done || "Sending now";
       tick();
       // Taking away what has the focus would lose the person's place.
       setTimeout(() => { if (!strip.contains(document.activeElement)) strip.remove(); }, 8000);
