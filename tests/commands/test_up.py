@@ -7,8 +7,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,56 +14,8 @@ import psutil
 import pytest
 from django.conf import settings
 
+from tests.installation import Installation
 from tests.ports import free_port
-
-START_SECONDS = 120
-
-
-class Installation:
-    """`manage.py up`, its output read as it comes."""
-
-    def __init__(self, env: dict[str, str]) -> None:
-        self.lines: list[str] = []
-        self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "up"],
-            env=env,
-            cwd=settings.BASE_DIR,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self.reader = threading.Thread(target=self._read, daemon=True)
-        self.reader.start()
-
-    @property
-    def said(self) -> str:
-        return "\n".join(self.lines)
-
-    def wait_until_it_says(self, text: str) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while text not in self.said:
-            assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.05)
-
-    def wait(self) -> int:
-        code = self.process.wait(timeout=START_SECONDS)
-        self.reader.join(timeout=10)
-        return code
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            for child in psutil.Process(self.process.pid).children(recursive=True):
-                child.kill()
-            self.process.kill()
-        self.process.wait()
-        self.reader.join(timeout=10)
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        with self.process.stdout as stream:
-            for line in stream:
-                self.lines.append(line.rstrip("\n"))
 
 
 @pytest.fixture
@@ -166,7 +116,7 @@ def test_a_too_old_python_is_one_sentence(tmp_path: Path) -> None:
     old.write_text('#!/bin/sh\ncase "$2" in *version_info*) exit 1;; esac\necho 3.9.18\n')
     old.chmod(0o755)
     done = subprocess.run(
-        ["sh", str(settings.BASE_DIR / "tools" / "venv.sh"), str(old)],
+        ["sh", str(settings.BASE_DIR / ".ci" / "venv.sh"), str(old)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
