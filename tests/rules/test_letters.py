@@ -22,6 +22,5 @@ from sends.rules.letters import letters_of
 def test_odd_letters(text, odd):
     found = list(letters_of(text))
     assert [letters.text for letters in found if letters.is_odd] == odd
-    assert (
-        "".join(chr(int(part.text[2:], 16)) if part.is_odd else part.text for part in found) == text
-    )
+    by_name = {f"U+{ord(letter):04X}": letter for letter in text}
+    assert "".join(by_name[part.text] if part.is_odd else part.text for part in found) == text
