@@ -10,8 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Js
 from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
-from sends.lifecycle.intake import SuppressedRecipient
 from sends.lifecycle.refusals import Refused
+from sends.lifecycle.versions import SuppressedRecipient
 from sends.rules.next_steps import Step
 from sends.rules.proposals import NotJson, Wrong, WrongProposal
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from django.db import transaction
 
 from sends.lifecycle import audit
-from sends.lifecycle.intake import Terms, create_action, create_version
 from sends.lifecycle.obstacles import (
     refuse_older_version,
     refuse_other_digest,
@@ -17,6 +16,7 @@ from sends.lifecycle.obstacles import (
 from sends.lifecycle.refusals import NotPossible
 from sends.lifecycle.roles import require_reason, require_role
 from sends.lifecycle.transitions import lock_intent
+from sends.lifecycle.versions import Terms, create_action, create_version
 from sends.models import Payload, Person, Role, SendIntent, database_now, new_id
 from sends.rules.payloads import Message, thaw
 from sends.rules.statuses import Status

@@ -1,50 +1,39 @@
 """A proposal is taken in exactly once: as an action, as its next version, or as a replay."""
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from sends.lifecycle.anomalies import has_open_anomaly
-from sends.lifecycle.approval import approve_by_policy
 from sends.lifecycle.refusals import (
-    AlreadyAccepted,
-    InDoubt,
-    InFlight,
-    NotPossible,
     Refused,
-    RunEnded,
-    Suppressed,
     VersionChanged,
 )
-from sends.lifecycle.transitions import lock_action, move
+from sends.lifecycle.transitions import lock_action
+from sends.lifecycle.versions import (
+    Terms,
+    create_action,
+    create_version,
+    refuse_ended,
+    terms_of,
+)
 from sends.models import (
     Action,
     Agent,
-    Attempt,
-    Delivery,
-    Payload,
-    Person,
     Policy,
-    RecipientKind,
     Run,
     Sender,
     SendIntent,
-    Suppression,
     Switch,
     SwitchKind,
-    Tenant,
     database_now,
-    new_id,
 )
-from sends.rules.addresses import domain_of, normal
-from sends.rules.keys import canonical, idempotency_key
-from sends.rules.payloads import Frozen, Mailbox, Message, content_digest, freeze, seal
-from sends.rules.policy import Need, approvals_needed
+from sends.rules.addresses import normal
+from sends.rules.keys import canonical
+from sends.rules.payloads import Mailbox, content_digest
 from sends.rules.proposals import Proposal, Wrong, WrongProposal
-from sends.rules.statuses import HOLD_BITS, LEGAL, Hold, Status
+from sends.rules.statuses import Status
 
 # How often a proposal that lost a race is looked at anew. The second look finds what won; a third
 # is for a run and an action that two other requests made.
@@ -63,25 +52,6 @@ class TriggerReuse(Refused):
     code = "trigger_reuse"
 
 
-class RejectedBefore(Refused):
-    """A person said no to this message."""
-
-    code = "rejected"
-
-
-class SuppressedRecipient(Suppressed):
-    """Nothing was created; `errors` name each recipient that must not be sent to."""
-
-    code = "suppressed_recipient"
-
-    def __init__(self, *errors: Wrong) -> None:
-        super().__init__(
-            "A recipient must not be sent to, so nothing was taken in. "
-            "Do not send this message another way."
-        )
-        self.errors = errors
-
-
 @dataclass(frozen=True)
 class Taken:
     """The intent that a request stands for: made now, or, `replayed`, by an earlier request."""
@@ -89,19 +59,6 @@ class Taken:
     intent: SendIntent
     replayed: bool
     key_derived: bool
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What an intent carries beside its message."""
-
-    workflow: str = ""
-    template: str = ""
-    context_hash: str = ""
-    note: str = ""
-    not_before: datetime | None = None
-    deadline: datetime | None = None
-    metadata: bytes = b"{}"
 
 
 # The agents' two ways in
@@ -148,154 +105,6 @@ def propose_version(
         message = proposal.message(Mailbox(sender.address, sender.name))
         created = create_version(action, message, agent=agent, terms=terms, now=now)
         return Taken(created, replayed=False, key_derived=action.key_derived)
-
-
-# Creating, for every step that does
-
-
-def create_action(
-    message: Message,
-    *,
-    tenant: Tenant,
-    action_key: str,
-    terms: Terms,
-    now: datetime,
-    key_derived: bool = False,
-    agent: Agent | None = None,
-    author: Person | None = None,
-    run: Run | None = None,
-    triggered_by: str = "",
-    purpose: str = "",
-    follows: Action | None = None,
-) -> SendIntent:
-    """A new action and its first version, in the caller's transaction.
-
-    Raises IntegrityError where the key or the trigger is taken, and SuppressedRecipient.
-    """
-    refuse_suppressed(tenant, message)
-    action = Action.objects.create(
-        tenant=tenant,
-        number=tenant.take_number(),
-        action_key=action_key,
-        key_derived=key_derived,
-        agent=agent,
-        run=run,
-        triggered_by=triggered_by,
-        purpose=purpose,
-        follows=follows,
-        created_at=now,
-    )
-    return _freeze(action, message, terms=terms, agent=agent, author=author, now=now)
-
-
-def create_version(
-    action: Action,
-    message: Message,
-    *,
-    author: Person | None = None,
-    agent: Agent | None = None,
-    resend_of: SendIntent | None = None,
-    reason: str = "",
-    needs_person: bool = False,
-    terms: Terms | None = None,
-    now: datetime,
-) -> SendIntent:
-    """The next version of an action that the caller has locked; the current one is superseded.
-
-    Refused with InFlight, InDoubt, AlreadyAccepted, RejectedBefore, RunEnded, NotPossible or
-    SuppressedRecipient. Without `terms` it keeps those of the current version, with `reason` as
-    its note.
-    """
-    current = SendIntent.objects.select_for_update(no_key=True).get(
-        action=action, version=action.latest_version
-    )
-    refuse_superseding(current)
-    refuse_suppressed(action.tenant, message)
-    terms = terms or replace(terms_of(current), note=reason)
-    move(
-        current,
-        Status.SUPERSEDED,
-        now=now,
-        next_attempt_at=None,
-        end_reason=f"Version {current.version + 1} replaced it.",
-    )
-    action.latest_version += 1
-    action.save(update_fields=["latest_version"])
-    return _freeze(
-        action,
-        message,
-        terms=terms,
-        agent=agent or action.agent,
-        author=author,
-        resend_of=resend_of,
-        needs_person=needs_person or _may_be_out(action),
-        now=now,
-    )
-
-
-def terms_of(intent: SendIntent) -> Terms:
-    """What the next version keeps of this one."""
-    payload = Payload.objects.filter(intent=intent).first()
-    return Terms(
-        workflow=intent.workflow,
-        template=intent.template,
-        context_hash=intent.context_hash,
-        note=intent.note,
-        not_before=intent.not_before,
-        deadline=intent.deadline,
-        metadata=bytes(payload.metadata) if payload is not None else b"{}",
-    )
-
-
-def refuse_superseding(current: SendIntent) -> None:
-    """Refuse where no next version may follow the current one. Ask with the action locked."""
-    if current.status == Status.IN_FLIGHT:
-        raise InFlight("A worker is talking to the provider about this message right now.")
-    if current.in_doubt:
-        raise InDoubt(
-            "The provider may have taken this message, and nothing has settled that yet.",
-            offer="settle",
-        )
-    if current.accepted_at is not None:
-        raise AlreadyAccepted(
-            "The provider took this message. What follows is a new message of its own.",
-            at=current.accepted_at,
-            offer="follow_up",
-        )
-    if current.status == Status.REJECTED:
-        raise RejectedBefore(
-            "A person rejected this message; read why, and do not send it again.",
-            at=current.status_at,
-        )
-    if current.run is not None:
-        _refuse_ended(current.run)
-    if current.holds & HOLD_BITS[Hold.CANCEL_ASKED]:
-        raise NotPossible("This message is to be cancelled, so no version follows it.")
-    if Status.SUPERSEDED not in LEGAL[Status(current.status)]:
-        label = Status(current.status).label.lower()
-        raise NotPossible(f"This message is {label}; no version follows it.")
-
-
-def refuse_suppressed(tenant: Tenant, message: Message) -> None:
-    """Raise SuppressedRecipient if any of To, Cc or Bcc must not be sent to."""
-    places = {normal(box.address): place for place, box in _places(message)}
-    found = Suppression.objects.filter(tenant=tenant, normal__in=places, released_at=None)
-    errors = [
-        Wrong(
-            places[suppression.normal],
-            SuppressedRecipient.code,
-            f"{suppression.normal} is suppressed since {suppression.since:%Y-%m-%d}: "
-            f"{suppression.get_cause_display()}",
-        )
-        for suppression in found
-    ]
-    if errors:
-        raise SuppressedRecipient(*sorted(errors, key=lambda wrong: wrong.pointer))
-
-
-def _places(message: Message) -> list[tuple[str, Mailbox]]:
-    fields = (("to", message.to), ("cc", message.cc), ("bcc", message.bcc))
-    return [(f"/{name}/{index}", box) for name, boxes in fields for index, box in enumerate(boxes)]
 
 
 # Replays
@@ -492,134 +301,5 @@ def _open_run(name: str, agent: Agent, now: datetime) -> Run:
     # Whoever ends the run locks its switch: they find the intent that comes now, or we their end.
     Switch.objects.closed_among([run.pk], now)
     run.refresh_from_db(fields=["ended_at", "end_reason"])
-    _refuse_ended(run)
+    refuse_ended(run)
     return run
-
-
-def _refuse_ended(run: Run) -> None:
-    if run.ended_at is not None:
-        raise RunEnded(
-            f"The run {run.name} was ended, so nothing more is taken in for it. "
-            "Do not send this message under another run unless a person asks you to.",
-            at=run.ended_at,
-        )
-
-
-# A frozen version
-
-
-def _freeze(
-    action: Action,
-    message: Message,
-    *,
-    terms: Terms,
-    agent: Agent | None,
-    author: Person | None,
-    resend_of: SendIntent | None = None,
-    needs_person: bool = False,
-    now: datetime,
-) -> SendIntent:
-    """Write one version down with the identity it keeps for ever, approved where policy says."""
-    sender = Sender.objects.get(tenant=action.tenant_id, address=message.sender.address)
-    intent_id = new_id()
-    key = idempotency_key(
-        tenant=str(action.tenant_id),
-        action_key=action.action_key,
-        version=action.latest_version,
-        run=action.run.name if action.run else "",
-        recipients=[box.address for box in message.recipients],
-        template=terms.template,
-        context_hash=terms.context_hash,
-    )
-    message_id = f"<{intent_id.hex}@{domain_of(sender.address)}>"
-    body = freeze(Frozen(message, message_id, key))
-    policy = Policy.objects.get(tenant=action.tenant_id)
-    need = _need(policy, message, terms, agent, author, needs_person)
-    intent = SendIntent.objects.create(
-        id=intent_id,
-        tenant_id=action.tenant_id,
-        action=action,
-        version=action.latest_version,
-        agent=agent,
-        run=action.run,
-        account_id=sender.account_id,
-        sender=sender,
-        author=author,
-        resend_of=resend_of,
-        workflow=terms.workflow,
-        template=terms.template,
-        context_hash=terms.context_hash,
-        note=terms.note,
-        content_digest=content_digest(message),
-        digest=seal(body),
-        idempotency_key=key,
-        message_id=message_id,
-        subject=message.subject,
-        first_recipient=message.recipients[0].address,
-        recipient_count=len(message.recipients),
-        approvals_needed=need.approvals,
-        approval_rule=need.rule,
-        not_before=terms.not_before,
-        deadline=terms.deadline,
-        decide_by=now + policy.decide_by,
-        holds=HOLD_BITS[Hold.ANOMALY] if has_open_anomaly(action) else 0,
-        created_at=now,
-        status_at=now,
-    )
-    Payload.objects.create(intent=intent, body=body, metadata=terms.metadata)
-    Delivery.objects.bulk_create(_deliveries(intent, message))
-    if not need.approvals:
-        approve_by_policy(intent, rule=need.rule, now=now)
-    return intent
-
-
-def _need(
-    policy: Policy,
-    message: Message,
-    terms: Terms,
-    agent: Agent | None,
-    author: Person | None,
-    needs_person: bool,
-) -> Need:
-    need = approvals_needed(
-        [line.rule for line in policy.rules.all()],
-        default=policy.approvals,
-        agent=agent.slug if agent is not None else "",
-        template=terms.template,
-        domains={domain_of(box.address) for box in message.recipients},
-        predecessor_may_be_out=needs_person,
-    )
-    if author is not None and need.approvals == 0:
-        return Need(1, "a person wrote this version")
-    return need
-
-
-def _deliveries(intent: SendIntent, message: Message) -> list[Delivery]:
-    kinds: dict[RecipientKind, tuple[Mailbox, ...]] = {
-        RecipientKind.TO: message.to,
-        RecipientKind.CC: message.cc,
-        RecipientKind.BCC: message.bcc,
-    }
-    recipients = [(kind, box) for kind, boxes in kinds.items() for box in boxes]
-    return [
-        Delivery(
-            tenant_id=intent.tenant_id,
-            intent=intent,
-            position=position,
-            kind=kind,
-            address=box.address,
-            name=box.name,
-            normal=normal(box.address),
-            domain=domain_of(box.address),
-        )
-        for position, (kind, box) in enumerate(recipients)
-    ]
-
-
-def _may_be_out(action: Action) -> bool:
-    """Whether any version of the action may have reached a provider."""
-    attempts: Any = Attempt.objects.filter(intent__action=action)
-    return bool(
-        attempts.filter(may_have_arrived=True).exists()
-        or attempts.filter(dispatched_at__isnull=False).exists()
-    )

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from sends.lifecycle import audit, intake, requeue
+from sends.lifecycle import audit, requeue, versions
 from sends.lifecycle.acceptance import accept, accept_late, record_evidence
 from sends.lifecycle.accounts import contract_of, facts_of
 from sends.lifecycle.obstacles import moment, refuse_suppressed
@@ -225,7 +225,7 @@ def resend(
             return requeue.requeue(intent_id, person=person, reason=reason, now=now)
         if refusal.offer != "resend":
             raise refusal
-        again = intake.create_version(
+        again = versions.create_version(
             intent.action,
             thaw(bytes(intent.payload.body)).message,
             author=intent.author,

@@ -10,13 +10,8 @@ from sends.lifecycle import halts, intake, review
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.intake import (
     ActionKeyReuse,
-    RejectedBefore,
-    SuppressedRecipient,
     Taken,
-    Terms,
     TriggerReuse,
-    create_action,
-    create_version,
     propose,
     propose_version,
 )
@@ -29,7 +24,7 @@ from sends.lifecycle.refusals import (
     RunEnded,
     VersionChanged,
 )
-from sends.lifecycle.transitions import lock_action
+from sends.lifecycle.versions import RejectedBefore, SuppressedRecipient
 from sends.models import (
     Action,
     Agent,
@@ -617,55 +612,6 @@ def test_a_version_is_born_with_the_hold_of_an_open_anomaly(agent: Agent) -> Non
     open_anomaly(first, kind=AnomalyKind.KEY_CONFLICT, detail="told twice", now=database_now())
     second = propose_version(first.pk, correction(), agent=agent).intent
     assert second.holds == HOLD_BITS[Hold.ANOMALY]
-
-
-def test_what_a_person_wrote_is_never_approved_by_policy_alone(agent: Agent) -> None:
-    agent.tenant.policy.rules.create(position=1, approvals=0)
-    first = took(agent)
-    message = Message(Mailbox(first.sender.address), (Mailbox("jo@example.org"),), text="Edited")
-    second = create_version(
-        lock_action(first.action_id),
-        message,
-        author=make_person(agent.tenant),
-        reason="typo",
-        now=database_now(),
-    )
-    assert (second.status, second.approvals_needed) == (Status.AWAITING_APPROVAL, 1)
-    assert (second.note, second.agent, second.approval_rule) == (
-        "typo",
-        agent,
-        "a person wrote this version",
-    )
-
-
-def test_a_resend_is_a_new_version_under_a_new_key(agent: Agent) -> None:
-    first = make_intent(agent, status=Status.DEAD_LETTER)
-    message = thaw(bytes(first.payload.body)).message
-    second = create_version(
-        lock_action(first.action_id),
-        message,
-        resend_of=first,
-        needs_person=True,
-        now=database_now(),
-    )
-    assert (second.resend_of, second.content_digest) == (first, first.content_digest)
-    assert second.idempotency_key != first.idempotency_key
-    assert second.approvals_needed == 1
-
-
-def test_a_follow_up_is_an_action_of_its_own(agent: Agent) -> None:
-    first = took(agent)
-    message = Message(Mailbox(first.sender.address), (Mailbox("jo@example.org"),), text="And …")
-    second = create_action(
-        message,
-        tenant=agent.tenant,
-        action_key="follow-up:1",
-        terms=Terms(note="forgot the number"),
-        author=make_person(agent.tenant),
-        follows=first.action,
-        now=database_now(),
-    )
-    assert (second.action.follows, second.action.number, second.version) == (first.action, 2, 1)
 
 
 # At the same instant
