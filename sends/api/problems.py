@@ -13,7 +13,8 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from sends.lifecycle.refusals import Refused
 from sends.lifecycle.versions import SuppressedRecipient
 from sends.rules.next_steps import Step
-from sends.rules.proposals import NotJson, Wrong, WrongProposal
+from sends.rules.proposals import Wrong, WrongProposal
+from sends.rules.strict_json import NotJson
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from django.http.request import UnreadablePostError
 from pydantic import BaseModel
 
 from sends.api.problems import Problem
-from sends.rules.proposals import MAX_BODY_BYTES, read_json
+from sends.rules.strict_json import MAX_BODY_BYTES, read_json
 
 TOO_LARGE = f"A request may have at most {MAX_BODY_BYTES} bytes."
 

@@ -7,7 +7,7 @@ import pytest
 from django.db import OperationalError
 
 from sends.lifecycle import intake
-from sends.rules.proposals import MAX_BODY_BYTES
+from sends.rules.strict_json import MAX_BODY_BYTES
 from tests.api.doors import MESSAGE, Door, door, problem
 
 pytestmark = pytest.mark.django_db

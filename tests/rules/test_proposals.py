@@ -1,25 +1,15 @@
 """Proposals: what is read, what is refused, and that everything wrong is named at once."""
 
-import contextlib
-import json
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from sends.rules.payloads import Mailbox
-from sends.rules.proposals import (
-    MAX_BODY_BYTES,
-    MAX_DEPTH,
-    NotJson,
-    Proposal,
-    WrongProposal,
-    parse,
-    parse_withdrawal,
-    read_json,
-)
+from sends.rules.proposals import Proposal, WrongProposal, parse, parse_withdrawal
+from sends.rules.strict_json import MAX_BODY_BYTES
+from tests.rules.documents import JSON
 
 SENDER = Mailbox("support@mail.example.com", "Support")
 LEAST: dict[str, Any] = {"action_key": "a", "to": ["jo@example.org"], "text": "Hello"}
@@ -32,57 +22,7 @@ def wrong(document: Any, **options: Any) -> dict[str, str]:
     return {found.pointer: found.code for found in refused.value.errors}
 
 
-# JSON
-
-
-@pytest.mark.parametrize(
-    ("raw", "said"),
-    [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b'{"a": 1} {"b": 2}', "not JSON"),
-        (b"{'a': 1}", "not JSON"),
-        (b'{"a": 1,}', "not JSON"),
-        (b'\xef\xbb\xbf{"a": 1}', "not JSON"),  # a byte order mark is no JSON
-        (b'{"a": "\x01"}', "not JSON"),  # a control that is not escaped
-        (b'{"a": "\xff"}', "not UTF-8: byte 7"),
-        (b'{"a": 1, "a": 1}', '"a" is given twice'),
-        (b'{"a": {"b": 1, "\\u0062": 2}}', '"b" is given twice'),
-        (b'{"a": NaN}', "NaN is not JSON"),
-        (b'{"a": [Infinity]}', "Infinity is not JSON"),
-        (b'{"a": -Infinity}', "-Infinity is not JSON"),
-        (b'{"a": 1e999}', "1e999 is too large"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "is too large"),
-        (b"[" * 40 + b"]" * 40, f"at most {MAX_DEPTH} levels"),
-        (b"[" * 100_000 + b"]" * 100_000, f"at most {MAX_DEPTH} levels"),
-        (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, f"at most {MAX_DEPTH} levels"),
-    ],
-)
-def test_what_means_different_things_to_different_readers_is_no_document(
-    raw: bytes, said: str
-) -> None:
-    with pytest.raises(NotJson, match=said):
-        read_json(raw)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**30), 10**30) | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
-    ),
-    max_leaves=20,
-)
-
-
-@given(JSON)
-def test_every_other_document_is_read_as_it_was_written(value: Any) -> None:
-    assert read_json(json.dumps(value).encode()) == value
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(raw: bytes) -> None:
-    with contextlib.suppress(NotJson):
-        read_json(raw)
+# The whole
 
 
 @given(JSON)
@@ -90,9 +30,6 @@ def test_any_document_is_a_proposal_or_wrong_with_words(value: Any) -> None:
     with pytest.raises(WrongProposal) as refused:
         parse(value)
     assert all(found.code and found.detail for found in refused.value.errors)
-
-
-# The whole
 
 
 def test_the_least_proposal() -> None:

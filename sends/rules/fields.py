@@ -1,0 +1,282 @@
+"""The kinds of value a proposal is made of, each checked as strictly as email needs it."""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.errors import NonASCIILocalPartDefect, ObsoleteHeaderDefect
+from email.policy import default as email_policy
+from typing import Annotated, Any
+
+from email_validator import EmailNotValidError, validate_email
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from sends.rules.addresses import domain_of
+from sends.rules.keys import ACTION_KEY, ACTION_KEY_RULE, canonical
+from sends.rules.payloads import Mailbox
+
+MAX_RECIPIENTS = 50
+MAX_REPLY_TO = 10
+MAX_NAME = 255
+MAX_LINE = 998  # RFC 5322, 2.1.1: the longest line of a message
+MAX_TEXT = 1_000_000
+MAX_HEADERS = 50
+MAX_REFERENCES = 100
+MAX_REASON = 10_000
+MAX_METADATA_BYTES = 16_384
+
+# What we, or the provider, write ourselves.
+RESERVED_HEADERS = frozenset(
+    {
+        *("from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id"),
+        *("in-reply-to", "references", "mime-version", "return-path", "received"),
+        *("dkim-signature", "domainkey-signature", "authentication-results", "delivered-to"),
+        *("errors-to", "apparently-to", "idempotency-key", "x-smtpapi"),
+    }
+)
+# With these headers, providers take orders: another Bcc, a template, a schedule. What was approved
+# would not be what is sent.
+RESERVED_PREFIXES = (
+    *("content-", "resent-", "arc-", "x-outbox-", "x-mc-", "x-mandrill-", "x-mailgun-", "x-ses-"),
+    *("x-pm-", "x-postmark-", "x-msys-", "x-mailin-", "x-sib-", "x-mj-", "x-mailjet-", "x-mt-"),
+)
+
+HEADER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,75}")
+MESSAGE_ID = re.compile(r"<[\x21-\x3b\x3d\x3f-\x7e]{1,500}>")
+CONTEXT_HASH = re.compile(r"[A-Za-z0-9_.:+/=-]{1,64}")
+RFC_3339 = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+ENCODED_WORD = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?\s]*)\?=")
+BETWEEN_ENCODED_WORDS = re.compile(r"(\?=)[ \t]+(?==\?)")
+# What may not stand in a line: C0 and C1 controls, and all that some program takes for a line end.
+NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+NOT_IN_A_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def decoded(line: str) -> str:
+    """The line as its reader will see it: encoded words (RFC 2047) written out, once.
+
+    Whoever approves has to see what the recipient will; and a line break may hide in one.
+    """
+    joined = BETWEEN_ENCODED_WORDS.sub(r"\1", line)
+    return ENCODED_WORD.sub(_decoded_word, joined)
+
+
+def _decoded_word(word: re.Match[str]) -> str:
+    charset, encoding, data = word.groups()
+    try:
+        if encoding in "bB":
+            taken = base64.b64decode(data, validate=True)
+        else:
+            taken = binascii.a2b_qp(data.encode("ascii"), header=True)
+        return taken.decode(charset.partition("*")[0])
+    except (ValueError, LookupError):
+        raise PydanticCustomError(
+            "encoded_word", "holds an encoded word that cannot be read; write plain Unicode"
+        ) from None
+
+
+def _line(value: str) -> str:
+    _no_surrogate(value)
+    line = decoded(value)
+    _no_surrogate(line)
+    if found := NOT_IN_A_LINE.search(line):
+        raise PydanticCustomError(
+            "control_character",
+            "holds {character}; line breaks and other controls are not allowed here",
+            {"character": f"U+{ord(found[0]):04X}"},
+        )
+    if ENCODED_WORD.search(line):
+        raise PydanticCustomError(
+            "encoded_word", "holds an encoded word inside another; write plain Unicode"
+        )
+    return line
+
+
+def _text(value: str) -> str:
+    _no_surrogate(value)
+    if found := NOT_IN_A_TEXT.search(value):
+        raise PydanticCustomError(
+            "control_character",
+            "holds {character}; of the controls only tab and line breaks are allowed",
+            {"character": f"U+{ord(found[0]):04X}"},
+        )
+    return value
+
+
+def _no_surrogate(value: str) -> None:
+    if LONE_SURROGATE.search(value):
+        raise PydanticCustomError("lone_surrogate", "holds half of a surrogate pair")
+
+
+def _matching(pattern: re.Pattern[str], code: str, rule: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if not pattern.fullmatch(value):
+            raise PydanticCustomError(code, "give {rule}", {"rule": rule})
+        return value
+
+    return check
+
+
+def _address(value: str) -> str:
+    """The address as given, its domain in ASCII where it was not (IDNA 2008)."""
+    line = _line(value)
+    try:
+        valid = validate_email(
+            line,
+            check_deliverability=False,
+            allow_quoted_local=True,
+            test_environment=True,
+            strict=True,
+        )
+    except EmailNotValidError as error:
+        raise PydanticCustomError(
+            "address", "is not an address: {why}", {"why": str(error)}
+        ) from None
+    local, _, domain = line.rpartition("@")
+    return line if domain.isascii() else f"{local}@{valid.ascii_domain}"
+
+
+def moment(value: Any) -> datetime:
+    if isinstance(value, str) and RFC_3339.fullmatch(value):
+        try:
+            return datetime.fromisoformat(value.upper()).astimezone(UTC)
+        except (ValueError, OverflowError):
+            pass
+    raise PydanticCustomError(
+        "time", "give a time with its zone, as in 2026-07-01T09:30:00Z (RFC 3339)"
+    )
+
+
+def one_or_many(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+def _ids(value: Any) -> Any:
+    return value.split(" ") if isinstance(value, str) else value
+
+
+def _header(name: str) -> str:
+    lower = name.lower()
+    if not HEADER_NAME.fullmatch(name):
+        raise PydanticCustomError("header_name", "give letters, digits and hyphens, at most 76")
+    if lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES):
+        raise PydanticCustomError(
+            "reserved_header",
+            "{name} is reserved; it has a field of its own, or is not an agent's to set",
+            {"name": name},
+        )
+    return name
+
+
+def _headers_once(value: dict[str, str]) -> dict[str, str]:
+    if len({name.lower() for name in value}) < len(value):
+        raise PydanticCustomError("header_twice", "one header is given twice, in two spellings")
+    return value
+
+
+def _small_json(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        size = len(canonical(value))
+    except UnicodeEncodeError:
+        return value  # named with its pointer by `_unstorable`
+    if size > MAX_METADATA_BYTES:
+        raise PydanticCustomError(
+            "too_large", "at most {most} bytes of JSON are kept", {"most": MAX_METADATA_BYTES}
+        )
+    return value
+
+
+# Read from left to right: the length is checked first.
+Line = Annotated[str, Field(max_length=MAX_LINE), AfterValidator(_line)]
+Name = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_line)]
+Body = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_text)]
+Reason = Annotated[str, Field(max_length=MAX_REASON), AfterValidator(_text)]
+Label = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(_line)]
+Address = Annotated[str, Field(max_length=320), AfterValidator(_address)]
+Moment = Annotated[datetime, BeforeValidator(moment, json_schema_input_type=datetime)]
+MessageId = Annotated[
+    str,
+    AfterValidator(
+        _matching(
+            MESSAGE_ID, "message_id", "a Message-ID in angle brackets, as in <id@example.com>"
+        )
+    ),
+]
+ActionKey = Annotated[str, AfterValidator(_matching(ACTION_KEY, "action_key", ACTION_KEY_RULE))]
+ContextHash = Annotated[
+    str,
+    AfterValidator(
+        _matching(CONTEXT_HASH, "context_hash", "1 to 64 letters, digits or _ . : + / = -")
+    ),
+]
+HeaderName = Annotated[str, AfterValidator(_header)]
+Headers = Annotated[
+    dict[HeaderName, Line], Field(max_length=MAX_HEADERS), AfterValidator(_headers_once)
+]
+References = Annotated[list[MessageId], BeforeValidator(_ids), Field(max_length=MAX_REFERENCES)]
+Metadata = Annotated[dict[str, Any], AfterValidator(_small_json)]
+
+
+class Fields(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class Box(Fields):
+    """A mailbox: `{"name": …, "address": …}`, or a string such as `"Doe, Jo" <jo@example.com>`."""
+
+    address: Address
+    name: Name = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_string(cls, value: Any) -> Any:
+        return _parted(value) if isinstance(value, str) else value
+
+    @property
+    def mailbox(self) -> Mailbox:
+        return Mailbox(self.address, self.name)
+
+
+def _parted(value: str) -> dict[str, str]:
+    """Name and address of a mailbox in a string. The address is cut out, never rewritten."""
+    _no_surrogate(value)
+    if NOT_IN_A_LINE.search(decoded(value)) or not value.endswith(">"):
+        return {"address": value}
+    try:
+        header = email_policy.header_factory("to", value)
+    except ValueError:
+        raise NOT_ONE_MAILBOX from None
+    harmless = (ObsoleteHeaderDefect, NonASCIILocalPartDefect)
+    defects = [defect for defect in header.defects if not isinstance(defect, harmless)]
+    address = value[value.rindex("<") + 1 : -1]
+    if (
+        defects
+        or len(header.addresses) != 1
+        or header.groups[0].display_name is not None
+        or domain_of(header.addresses[0].addr_spec) != domain_of(address)
+    ):
+        raise NOT_ONE_MAILBOX
+    return {"address": address, "name": header.addresses[0].display_name}
+
+
+NOT_ONE_MAILBOX = PydanticCustomError(
+    "mailbox",
+    "is not one mailbox; give an object with name and address, or quote the name, as in "
+    '"Doe, Jo" <jo@example.com>',
+)
+
+
+Boxes = Annotated[list[Box], BeforeValidator(one_or_many), Field(max_length=MAX_RECIPIENTS)]
+ReplyTo = Annotated[list[Box], BeforeValidator(one_or_many), Field(max_length=MAX_REPLY_TO)]
