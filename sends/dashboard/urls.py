@@ -20,9 +20,9 @@ urlpatterns = [
     path("", include("sends.dashboard.preview")),
     path("", include("sends.dashboard.approvals")),
     path("", include("sends.dashboard.editing")),
+    path("", include("sends.dashboard.deadletters")),
     # Each room that lands takes the place of its line.
     path("uncertain/", still_to_come, name="uncertain"),
-    path("dead-letters/", still_to_come, name="dead_letters"),
     path("anomalies/", still_to_come, name="anomalies"),
     path("messages/", still_to_come, name="messages"),
     path("runs/", still_to_come, name="runs"),
