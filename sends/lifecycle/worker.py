@@ -84,13 +84,19 @@ class _Drain:
     def run(self) -> int:
         with ThreadPoolExecutor(conf.worker_threads, "submit") as pool:
             look_at = 0.0
-            while True:
-                if self._may_claim() and time.monotonic() >= look_at:
-                    taken = self._start(pool)
-                    look_at = 0.0 if taken else time.monotonic() + LOOK_AGAIN.total_seconds()
-                if not self.on_the_wire:
-                    return self.made
-                self._save()
+            try:
+                while True:
+                    if self._may_claim() and time.monotonic() >= look_at:
+                        taken = self._start(pool)
+                        look_at = 0.0 if taken else time.monotonic() + LOOK_AGAIN.total_seconds()
+                    if not self.on_the_wire:
+                        return self.made
+                    self._save()
+            finally:
+                # Where asking for more fails, as while the database restarts, the answers that
+                # are still to come are saved all the same: nobody can ask for them again.
+                while self.on_the_wire:
+                    self._save()
 
     def _may_claim(self) -> bool:
         # When its parent is gone this process is an orphan of a cluster that was killed.
