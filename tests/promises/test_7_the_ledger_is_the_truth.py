@@ -118,6 +118,7 @@ def is_draining(title: str) -> bool:
     return "tasks.drain" in title
 
 
+@pytest.mark.parametrize("contract", ["none"], indirect=True)
 def test_a_cluster_without_its_supervisor_stops_by_itself(stage: Stage) -> None:
     """Nobody would notice that it wedged. What it does meanwhile is harmless."""
     first = stage.worker()
@@ -149,6 +150,7 @@ def test_two_workers_with_folders_of_their_own_share_the_work(stage: Stage) -> N
     assert len(stage.sandbox.journal()) == stage.sandbox.stats()["requests"] == 20
 
 
+@pytest.mark.parametrize("contract", ["none"], indirect=True)
 def test_two_workers_in_one_folder_are_refused(stage: Stage) -> None:
     first = stage.worker()
     first.is_working()
