@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Case, Count, F, Q, Value, When
 
 from sends.models.accounts import Account, Sender
 from sends.models.actions import Action
@@ -20,6 +20,7 @@ from sends.rules.statuses import (
     APPROVED,
     CLAIMABLE,
     MAY_BE_IN_DOUBT,
+    SENT_BACK,
     UNDECIDED,
     Status,
 )
@@ -70,9 +71,25 @@ class Intents(models.QuerySet["SendIntent"]):
     def approval_expired(self, now: datetime) -> "Intents":
         return self.filter(status__in=CLAIMABLE, in_doubt=False, approval_expires_at__lte=now)
 
+    def seen_as(self, statuses: Collection[Status], now: datetime) -> "Intents":
+        """Those that agents see in one of these statuses: see `SendIntent.seen_status`."""
+        seen = Q(status__in=statuses) & ~_undoable(now)
+        return self.filter(seen | _undoable(now) if Status.AWAITING_APPROVAL in statuses else seen)
+
+    def counts_as_seen(self, now: datetime) -> dict[str, int]:
+        """How many of these agents see in each status that there is."""
+        awaiting = Value(Status.AWAITING_APPROVAL.value)
+        seen = Case(When(_undoable(now), then=awaiting), default=F("status"))
+        counts = self.annotate(seen=seen).values_list("seen").annotate(Count("pk"))
+        return dict(counts.order_by("seen"))
+
     def current(self) -> "Intents":
         """The latest version of each action."""
         return self.filter(version=F("action__latest_version"))
+
+
+def _undoable(now: datetime) -> Q:
+    return Q(status__in=SENT_BACK, undo_until__gte=now)
 
 
 class SendIntent(Row):
@@ -244,6 +261,8 @@ class SendIntent(Row):
             models.Index(fields=["tenant", "status", "-id"], name="intent_by_status"),
             models.Index(fields=["tenant", "-id"], name="intent_newest"),
             models.Index(fields=["run", "status"], name="intent_of_run"),
+            # The bytes that a person looks at, by their digest.
+            models.Index(fields=["digest"], name="intent_digest"),
             # Events that name the provider's id.
             models.Index(
                 fields=["account", "provider_message_id"],
@@ -254,3 +273,9 @@ class SendIntent(Row):
 
     def __str__(self) -> str:
         return f"intent {self.pk}"
+
+    def seen_status(self, now: datetime) -> Status:
+        """The status as agents see it: a decision against them only once it cannot be undone."""
+        if self.status in SENT_BACK and self.undo_until is not None and self.undo_until >= now:
+            return Status.AWAITING_APPROVAL
+        return Status(self.status)
