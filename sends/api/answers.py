@@ -10,7 +10,7 @@ from ninja import Schema
 
 from sends.conf import conf
 from sends.lifecycle.intake import Taken
-from sends.models import Approval, Attempt, Delivery, Evidence, Run, SendIntent, Switch
+from sends.models import Attempt, Delivery, Evidence, Run, SendIntent, Switch, Verdict
 from sends.reports.waiting import Waiting
 from sends.rules.next_steps import next_step
 from sends.rules.statuses import Status
@@ -155,9 +155,21 @@ class RunAnswer(Schema):
     links: RunLinks
 
 
-def answer(taken: Taken) -> dict[str, Any]:
+def seen(intent: SendIntent, now: datetime) -> SendIntent:
+    """The intent as its agent sees it, which is not to be saved.
+
+    Until a decision against it cannot be undone any more it is as if nobody had decided: an
+    agent that acts on a decision makes it final.
+    """
+    if (status := intent.seen_status(now)) != intent.status:
+        intent.status, intent.status_at, intent.end_reason = status, intent.created_at, ""
+    return intent
+
+
+def answer(taken: Taken, now: datetime) -> dict[str, Any]:
     """The answer to a proposal."""
-    said = short(taken.intent, current=current_of([taken.intent]), replayed=taken.replayed)
+    intent = seen(taken.intent, now)
+    said = short(intent, current=current_of([intent]), replayed=taken.replayed)
     return said | {"replayed": taken.replayed, "key_derived": taken.key_derived}
 
 
@@ -173,7 +185,7 @@ def current_of(intents: Sequence[SendIntent]) -> dict[uuid.UUID, uuid.UUID]:
 def short(
     intent: SendIntent, *, current: dict[uuid.UUID, uuid.UUID], replayed: bool = False
 ) -> dict[str, Any]:
-    """Needs the intent's action and run loaded; `current` is from `current_of`."""
+    """Needs an intent that was `seen`, with action and run loaded; `current` is `current_of`."""
     action = intent.action
     newer = current.get(action.pk)
     step = next_step(Status(intent.status), replayed=replayed)
@@ -201,10 +213,8 @@ def short(
 
 
 def whole(intent: SendIntent, *, waiting: Waiting | None) -> dict[str, Any]:
-    """Needs everything that `Whole` names loaded: `intents.WHOLE`."""
+    """Needs an intent that was `seen`, with everything that `Whole` names: `intents.WHOLE`."""
     payload = getattr(intent, "payload", None)
-    decisions = [approval for approval in intent.approvals.all() if approval.undone_at is None]
-    last = max(decisions, key=lambda approval: approval.pk, default=None)
     return short(intent, current=current_of([intent])) | {
         "why_not_yet": waiting,
         "in_doubt": intent.in_doubt,
@@ -223,7 +233,7 @@ def whole(intent: SendIntent, *, waiting: Waiting | None) -> dict[str, Any]:
         "end_reason": intent.end_reason,
         "provider_message_id": intent.provider_message_id,
         "provider_thread_id": intent.provider_thread_id,
-        "decision": _decision(last) if last is not None else None,
+        "decision": _decision(intent),
         "attempts": [_attempt(one) for one in intent.attempts.all()],
         "deliveries": [_delivery(one) for one in intent.deliveries.all()],
         "evidence": [_evidence(one) for one in intent.evidence.all()],
@@ -231,7 +241,13 @@ def whole(intent: SendIntent, *, waiting: Waiting | None) -> dict[str, Any]:
     }
 
 
-def _decision(approval: Approval) -> dict[str, Any]:
+def _decision(intent: SendIntent) -> dict[str, Any] | None:
+    standing = [approval for approval in intent.approvals.all() if approval.undone_at is None]
+    if intent.status == Status.AWAITING_APPROVAL:
+        standing = [approval for approval in standing if approval.verdict == Verdict.APPROVE]
+    if not standing:
+        return None
+    approval = max(standing, key=lambda approval: approval.pk)
     # Who it was is the people's own business; that it was a person is the agent's.
     return {
         "verdict": approval.verdict,

@@ -6,13 +6,12 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 from ninja.responses import Status as Answered
 from pydantic import AfterValidator, AwareDatetime
 
-from sends.api.answers import Answer, Page, Whole, answer, current_of, short, whole
+from sends.api.answers import Answer, Page, Whole, answer, current_of, seen, short, whole
 from sends.api.auth import Bearer
 from sends.api.problems import PROBLEMS
 from sends.api.requests import body_of, document, optional_document
@@ -20,6 +19,7 @@ from sends.lifecycle import intake
 from sends.lifecycle.cancelling import withdraw
 from sends.lifecycle.intake import Taken
 from sends.models import Agent, Scope, SendIntent, Token, database_now
+from sends.models.intents import Intents
 from sends.reports.waiting import why_not_yet
 from sends.rules.proposals import (
     Proposal,
@@ -103,7 +103,8 @@ def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     if not _of(agent).filter(pk=intent_id).exists():
         raise Http404
     withdraw(intent_id, agent=agent, reason=asked.reason)
-    return answer(Taken(_of(agent).get(pk=intent_id), replayed=False, key_derived=False))
+    taken = Taken(_of(agent).get(pk=intent_id), replayed=False, key_derived=False)
+    return answer(taken, database_now())
 
 
 @router.get("/intents", auth=Bearer(Scope.READ), response={200: Page, **PROBLEMS})
@@ -122,9 +123,10 @@ def listed(
     parameter `cursor` of the next request; it is null on the last page.
     """
     _refuse_unknown(request)
+    now = database_now()
     intents = _of(_agent(request)).order_by("-pk")
     if status:
-        intents = intents.filter(status__in=status)
+        intents = intents.seen_as(status, now)
     if run is not None:
         intents = intents.filter(run__name=run)
     if action_key is not None:
@@ -137,19 +139,24 @@ def listed(
     shown, more = page[:limit], len(page) > limit
     current = current_of(shown)
     return {
-        "items": [short(intent, current=current) for intent in shown],
+        "items": [short(seen(intent, now), current=current) for intent in shown],
         "next_cursor": _cursor(shown[-1].pk) if more else None,
     }
 
 
 @router.get("/intents/{uuid:intent_id}", auth=Bearer(Scope.READ), response={200: Whole, **PROBLEMS})
 def one(request: HttpRequest, intent_id: uuid.UUID) -> Any:
-    """One intent: its status, why it is not sent yet, attempts, deliveries and evidence."""
+    """One intent: its status, why it is not sent yet, attempts, deliveries and evidence.
+
+    A person who rejects a message or asks for changes may take that back for a moment; until
+    that is over, the message awaits approval as before.
+    """
     intents = _of(_agent(request)).select_related("sender", "account", "payload")
     intent = intents.prefetch_related(*WHOLE).filter(pk=intent_id).first()
     if intent is None:
         raise Http404
-    return whole(intent, waiting=why_not_yet(intent, database_now()))
+    now = database_now()
+    return whole(seen(intent, now), waiting=why_not_yet(intent, now))
 
 
 PARAMETERS = ("status", "run", "action_key", "since", "cursor", "limit")
@@ -161,14 +168,14 @@ def _agent(request: HttpRequest) -> Agent:
     return token.agent
 
 
-def _of(agent: Agent) -> QuerySet[SendIntent]:
+def _of(agent: Agent) -> Intents:
     """What this agent may see: its own intents. Anybody else's are not there at all."""
     mine = SendIntent.objects.filter(tenant=agent.tenant_id, agent=agent)
     return mine.select_related("action", "run")
 
 
 def _answered(taken: Taken, response: HttpResponse) -> Answered[Any]:
-    said = answer(taken)
+    said = answer(taken, database_now())
     response["Location"] = said["links"]["self"]
     return Answered(200 if taken.replayed else 201, said)
 

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Q
 from django.http import Http404, HttpRequest
 from ninja import Router
 
@@ -26,13 +26,13 @@ def one(request: HttpRequest, run_id: str) -> Any:
     if run is None:
         raise Http404
     switch = Switch.objects.get(pk=run.pk)
-    halted = Switch.objects.off(database_now()).filter(pk=run.pk).exists()
-    counts = SendIntent.objects.filter(run=run).values("status").annotate(count=Count("pk"))
+    now = database_now()
+    halted = Switch.objects.off(now).filter(pk=run.pk).exists()
     return run_answer(
         run,
         switch=switch,
         halted=halted,
-        counts={row["status"]: row["count"] for row in counts.order_by("status")},
+        counts=SendIntent.objects.filter(run=run).counts_as_seen(now),
     )
 
 

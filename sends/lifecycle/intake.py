@@ -74,7 +74,8 @@ def propose(proposal: Proposal, *, agent: Agent, now: datetime | None = None) ->
     for _ in range(LOOKS):
         try:
             with transaction.atomic():
-                return _replayed(proposal, agent) or _taken(proposal, agent, now)
+                at = now or database_now()
+                return _replayed(proposal, agent, at) or _taken(proposal, agent, at)
         except IntegrityError as error:
             lost = error  # somebody else was first: what they made is there to be found now
     raise lost
@@ -110,14 +111,14 @@ def propose_version(
 # Replays
 
 
-def _replayed(proposal: Proposal, agent: Agent) -> Taken | None:
+def _replayed(proposal: Proposal, agent: Agent, now: datetime) -> Taken | None:
     """What an earlier proposal with the same key, or else the same trigger, made of it."""
     key, derived = proposal.key()
     action = Action.objects.filter(tenant=agent.tenant_id, action_key=key).first()
     if action is not None:
         intent = _version_saying(action, proposal)
         if intent is None:
-            raise _key_reuse(action)
+            raise _key_reuse(action, now)
         return Taken(intent, replayed=True, key_derived=derived)
 
     if proposal.triggered_by is None:
@@ -139,10 +140,10 @@ def _replayed(proposal: Proposal, agent: Agent) -> Taken | None:
     return Taken(intent, replayed=True, key_derived=action.key_derived)
 
 
-def _key_reuse(action: Action) -> ActionKeyReuse:
+def _key_reuse(action: Action, now: datetime) -> ActionKeyReuse:
     current = SendIntent.objects.get(action=action, version=action.latest_version)
     said = f"The action key {action.action_key} stands for message #{action.number}"
-    if current.status == Status.REJECTED:
+    if current.seen_status(now) == Status.REJECTED:
         return ActionKeyReuse(f"{said}, which a person rejected; do not send it in other words.")
     return ActionKeyReuse(
         f"{said}, which says something else. To change that one on purpose, POST the new content "
@@ -209,8 +210,7 @@ def _not_current(action: Action) -> VersionChanged:
 # A new action
 
 
-def _taken(proposal: Proposal, agent: Agent, now: datetime | None) -> Taken:
-    now = now or database_now()
+def _taken(proposal: Proposal, agent: Agent, now: datetime) -> Taken:
     terms = _terms(proposal)
     _refuse_too_late(terms, now)
     sender = _sender(proposal, agent.tenant_id, agent.sender)

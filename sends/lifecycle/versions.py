@@ -46,6 +46,12 @@ class RejectedBefore(Refused):
     code = "rejected"
 
 
+class BeingDecided(Refused):
+    """A person's rejection can still be undone; until then nobody acts on it."""
+
+    code = "being_decided"
+
+
 class SuppressedRecipient(Suppressed):
     """Nothing was created; `errors` name each recipient that must not be sent to."""
 
@@ -121,14 +127,14 @@ def create_version(
 ) -> SendIntent:
     """The next version of an action that the caller has locked; the current one is superseded.
 
-    Refused with InFlight, InDoubt, AlreadyAccepted, RejectedBefore, RunEnded, NotPossible or
-    SuppressedRecipient. Without `terms` it keeps those of the current version, with `reason` as
-    its note.
+    Refused with InFlight, InDoubt, AlreadyAccepted, BeingDecided, RejectedBefore, RunEnded,
+    NotPossible or SuppressedRecipient. Without `terms` it keeps those of the current version,
+    with `reason` as its note.
     """
     current = SendIntent.objects.select_for_update(no_key=True).get(
         action=action, version=action.latest_version
     )
-    refuse_superseding(current)
+    refuse_superseding(current, now)
     refuse_suppressed(action.tenant, message)
     terms = terms or replace(terms_of(current), note=reason)
     move(
@@ -166,7 +172,7 @@ def terms_of(intent: SendIntent) -> Terms:
     )
 
 
-def refuse_superseding(current: SendIntent) -> None:
+def refuse_superseding(current: SendIntent, now: datetime) -> None:
     """Refuse where no next version may follow the current one. Ask with the action locked."""
     if current.status == Status.IN_FLIGHT:
         raise InFlight("A worker is talking to the provider about this message right now.")
@@ -182,6 +188,11 @@ def refuse_superseding(current: SendIntent) -> None:
             offer="follow_up",
         )
     if current.status == Status.REJECTED:
+        if current.seen_status(now) != current.status:
+            raise BeingDecided(
+                "A person is deciding about this message right now. Look again in a moment.",
+                at=current.undo_until,
+            )
         raise RejectedBefore(
             "A person rejected this message; read why, and do not send it again.",
             at=current.status_at,

@@ -116,6 +116,8 @@ ACCEPTED = frozenset({S.SUBMITTED, S.DONE})
 # Approved: `approved_digest` equals `digest`, says the database.
 APPROVED = frozenset({S.QUEUED, S.IN_FLIGHT, S.RETRY_SCHEDULED})
 CLAIMABLE = frozenset({S.QUEUED, S.RETRY_SCHEDULED})
+# A person said no, and may take that back for the undo time.
+SENT_BACK = frozenset({S.REJECTED, S.CHANGES_REQUESTED})
 UNDECIDED = frozenset({S.AWAITING_APPROVAL, S.CHANGES_REQUESTED})
 # A decision or a timer is still to come; the rest only waits for news of deliveries, or nothing.
 UNFINISHED = UNDECIDED | ACTIVE

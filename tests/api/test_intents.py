@@ -15,6 +15,7 @@ from sends.models import (
     Evidence,
     EvidenceKind,
     Payload,
+    Policy,
     ReasonCode,
     SendIntent,
     Suppression,
@@ -33,6 +34,7 @@ from tests.factories import (
     make_attempt,
     make_intent,
     make_person,
+    make_run,
     make_token,
 )
 from tests.lifecycle.races import at_once
@@ -292,6 +294,96 @@ def test_what_a_person_rewrote_is_handled(agent: Agent, api: Door) -> None:
 def _sender_of(agent: Agent) -> str:
     assert agent.sender is not None
     return agent.sender.address
+
+
+# Decisions that can still be undone
+
+
+UNDO_TIME = timedelta(seconds=30)
+SENT_BACK = {Status.REJECTED: review.reject, Status.CHANGES_REQUESTED: review.ask_for_changes}
+
+
+def sent_back(agent: Agent, to: Status, *, ago: timedelta) -> SendIntent:
+    """Sent back by a person, that long ago, in a tenant with an undo time of 30 s."""
+    Policy.objects.filter(tenant=agent.tenant).update(undo_time=UNDO_TIME)
+    now = database_now() - ago
+    intent = make_intent(agent, now=now, run=make_run(agent, name="r"))
+    return SENT_BACK[to](
+        intent.pk,
+        person=make_person(agent.tenant),
+        digest=intent.digest,
+        note="Name the order, please",
+        reason_code=ReasonCode.WRONG_FACTS,
+        now=now,
+    )
+
+
+def repeated(intent: SendIntent, **fields: Any) -> dict[str, Any]:
+    said = {"subject": intent.subject, "text": "Hello", "action_key": intent.action.action_key}
+    return MESSAGE | said | fields
+
+
+@pytest.mark.parametrize("status", SENT_BACK)
+def test_what_can_still_be_undone_is_seen_as_undecided_everywhere(
+    agent: Agent, api: Door, status: Status
+) -> None:
+    intent = sent_back(agent, status, ago=timedelta(0))
+    whole = api.get(f"/intents/{intent.pk}").json()
+    replay = api.post("/intents", repeated(intent))
+    (listed,) = api.get("/intents", status="awaiting_approval").json()["items"]
+    assert replay.status_code == 200
+    for said in (whole, replay.json(), listed):
+        assert (said["status"], said["next_step"]) == ("awaiting_approval", "wait")
+        assert said["status_at"] == said["created_at"]
+    assert (whole["decision"], whole["end_reason"]) == (None, "")
+    assert whole["why_not_yet"]["sentence"] == "Waits for a person to approve it."
+    assert api.get("/intents", status=status).json()["items"] == []
+    assert api.get("/runs/r").json()["intents"] == {"awaiting_approval": 1}
+    assert "Name the order" not in str([whole, replay.json(), listed])
+
+
+@pytest.mark.parametrize("status", SENT_BACK)
+def test_a_decision_is_seen_once_its_undo_time_is_over(
+    agent: Agent, api: Door, status: Status
+) -> None:
+    intent = sent_back(agent, status, ago=UNDO_TIME + timedelta(seconds=1))
+    whole = api.get(f"/intents/{intent.pk}").json()
+    replay = api.post("/intents", repeated(intent)).json()
+    (listed,) = api.get("/intents", status=status).json()["items"]
+    assert [said["status"] for said in (whole, replay, listed)] == [status] * 3
+    assert (whole["decision"]["note"], whole["end_reason"]) == ("Name the order, please",) * 2
+    assert api.get("/intents", status="awaiting_approval").json()["items"] == []
+    assert api.get("/runs/r").json()["intents"] == {status: 1}
+
+
+def test_of_two_approvals_the_first_is_seen_while_a_no_can_be_undone(
+    agent: Agent, api: Door
+) -> None:
+    Policy.objects.filter(tenant=agent.tenant).update(approvals=2, undo_time=UNDO_TIME)
+    first = api.proposed()
+    told: dict[str, Any] = {"digest": first["digest"], "note": "", "reason_code": ReasonCode.TONE}
+    review.approve(uuid.UUID(first["id"]), person=make_person(agent.tenant), digest=first["digest"])
+    before = api.get(f"/intents/{first['id']}").json()
+    review.reject(uuid.UUID(first["id"]), person=make_person(agent.tenant), **told)
+    assert before["decision"]["verdict"] == "approve"
+    assert api.get(f"/intents/{first['id']}").json() == before
+
+
+def test_a_version_waits_until_a_rejection_is_final(agent: Agent, api: Door) -> None:
+    intent = sent_back(agent, Status.REJECTED, ago=timedelta(0))
+    path, better = f"/intents/{intent.pk}/versions", MESSAGE | {"action_key": None}
+    said = problem(api.post(path, better), 409, "being_decided")
+    assert said["next_step"] == "wait"
+    said = problem(api.post("/intents", repeated(intent, text="x")), 409, "action_key_reuse")
+    assert "rejected" not in str(said)
+    SendIntent.objects.update(undo_until=database_now() - timedelta(seconds=1))
+    problem(api.post(path, better), 409, "rejected")
+
+
+def test_an_agents_own_correction_overtakes_a_request_for_changes(agent: Agent, api: Door) -> None:
+    intent = sent_back(agent, Status.CHANGES_REQUESTED, ago=timedelta(0))
+    answer = api.post(f"/intents/{intent.pk}/versions", MESSAGE | {"action_key": None})
+    assert (answer.status_code, answer.json()["version"]) == (201, 2)
 
 
 # Withdrawing
