@@ -268,7 +268,7 @@ class _Room:
         """Nothing was decided. What was typed goes along to the version that is there now."""
         note = note_of(refused)
         if isinstance(refused, review.AlreadyDecided):
-            note = _about_the_first(intent, note, form)
+            note = _about_the_first(intent, note, form, mine=refused.who == self.request.user.email)
         return self.conflict(intent, note, **self._ways_on(intent, refused, form))
 
     def conflict(self, intent: SendIntent, note: Note, **more: Any) -> HttpResponse:
@@ -307,6 +307,7 @@ class _Room:
             **self._frame(),
             "email_is_open": True,
             "focused": True,
+            "inbox": self.inbox,
             "marked": [item for item in self.inbox.items if item.is_open],
             "taken": intent,
             "says": self._said(intent, status, following),
@@ -474,8 +475,10 @@ def _tabs(email: Email, current: str, filters: Filters) -> list[tuple[str, str, 
     ]
 
 
-def _about_the_first(intent: SendIntent, note: Note, form: Decision) -> Note:
-    """Somebody decided first: the same, or something else than this person wanted."""
+def _about_the_first(intent: SendIntent, note: Note, form: Decision, *, mine: bool) -> Note:
+    """It was decided before: the same, or something else than this person wants now."""
+    if mine:
+        return Note(note.tone, note.icon_name, "You decided this already", note.text)
     approved = any(
         decision.verdict == Verdict.APPROVE for decision in intent.approvals.filter(undone_at=None)
     )

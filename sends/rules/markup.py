@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from urllib.parse import urlsplit
 
+from publicsuffixlist import PublicSuffixList
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 # What browsers drop from an address before they follow it.
@@ -42,12 +44,18 @@ class Link:
         return "" if self.host.removeprefix("www.") == host else host
 
     def leaves(self, domain: str) -> bool:
-        """Whether it leads away from the domain, its subdomains and the one it is part of."""
-        parent = domain.partition(".")[2]
-        ours = {domain, f"www.{domain}"}
-        if "." in parent:
-            ours |= {parent, f"www.{parent}"}
-        return bool(self.host) and self.host not in ours and not self.host.endswith(f".{domain}")
+        """Whether it leads to a host that somebody else than the owner of the domain may own."""
+        return bool(self.host) and owned(self.host) != owned(domain)
+
+
+def owned(host: str) -> str:
+    """The part of a host's name that was registered: "example.co.uk" of "shop.example.co.uk"."""
+    return public_suffixes().privatesuffix(host) or host
+
+
+@cache
+def public_suffixes() -> PublicSuffixList:
+    return PublicSuffixList()
 
 
 def links_in(html: str) -> list[Link]:

@@ -201,7 +201,7 @@
   setInterval(tick, 10000);
   on("visibilitychange", tick);
 
-  const isLive = (detail) => detail.elt?.id === "live";
+  const isLive = (detail) => !!detail.elt?.matches?.("#live, [data-polls]");
 
   on("htmx:configRequest", ({ detail }) => {
     if (isLive(detail)) detail.parameters.ids = all("[data-live]").map((row) => row.dataset.live).join(",");
@@ -241,13 +241,17 @@
   on("htmx:afterSettle", ({ detail }) => {
     const dialog = one("#dialog");
     if (dialog && detail.target === dialog) {
-      if (!dialog.childElementCount) dialog.close();
+      if (!dialog.childElementCount) {
+        dialog.close();
+        if (document.activeElement === document.body) one("#content").focus({ preventScroll: true });
+      }
       else if (!dialog.open) dialog.showModal();
       return;
     }
     // What had the focus is gone and the answer named no successor: stay near.
     if (isLive(detail.requestConfig || {}) || document.activeElement !== document.body) return;
-    (one("[data-home]", detail.target) || one("#content"))?.focus({ preventScroll: true });
+    const place = document.getElementById(detail.target.id) || detail.target; // swapped as a whole
+    (one("[data-home]", place) || one("#content"))?.focus({ preventScroll: true });
   });
 
   on("htmx:load", ({ detail }) => welcome(detail.elt));

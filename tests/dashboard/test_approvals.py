@@ -579,3 +579,11 @@ def test_the_history_tells_every_decision_and_its_end(client, tenant, agent, per
     page = client.get(f"/approvals/{number(intent)}/?tab=history").text
     for words in ("Created by", "Approved", "Approved: undone", "Changes requested", "kinder"):
         assert words in page
+
+
+def test_who_decides_the_same_email_in_two_windows_is_told_so(client, agent, person):
+    intent = make_intent(agent)
+    post(client, intent, "approve")
+    answer = post(client, intent, "approve", htmx=True)
+    assert answer.status_code == 409
+    assert "You decided this already" in answer.text

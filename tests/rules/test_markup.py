@@ -70,20 +70,24 @@ def test_words_that_show_another_address_are_found_out(words, another):
 
 
 @pytest.mark.parametrize(
-    ("host", "leaves"),
+    ("host", "sender", "leaves"),
     [
-        ("mail.example.com", False),
-        ("click.mail.example.com", False),
-        ("www.example.com", False),
-        ("example.com", False),
-        ("example.net", True),
-        ("notmail.example.com", True),
-        ("mail.example.com.evil.example", True),
+        ("mail.example.com", "mail.example.com", False),
+        ("store.example.com", "mail.example.com", False),
+        ("example.com", "mail.example.com", False),
+        ("example.net", "mail.example.com", True),
+        ("notexample.com", "mail.example.com", True),
+        ("mail.example.com.evil.example", "mail.example.com", True),
+        ("shop.example.co.uk", "mail.example.co.uk", False),
+        ("evil.co.uk", "example.co.uk", True),  # nobody owns co.uk
+        ("evil.github.io", "example.github.io", True),
+        ("127.0.0.1", "mail.example.com", True),
+        ("intranet", "intranet", False),
     ],
 )
-def test_which_links_leave_the_domain_of_the_sender(host, leaves):
+def test_which_links_leave_the_domain_of_the_sender(host, sender, leaves):
     (link,) = links_in(f'<a href="https://{host}/">x</a>')
-    assert link.leaves("mail.example.com") is leaves
+    assert link.leaves(sender) is leaves
 
 
 def test_a_link_that_leads_nowhere_leaves_nothing():
