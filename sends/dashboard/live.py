@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.urls import path
 from django.views.decorators.http import require_safe
 
-from sends.dashboard import approvals
+from sends.dashboard import approvals, messages, uncertain
 from sends.dashboard.access import MemberRequest, for_role
 from sends.dashboard.requests import page_of
 from sends.dashboard.shell import Shell
@@ -20,7 +20,11 @@ from sends.rules.keys import sha256
 # A room that changes under its reader: the fragments, each swapped out of band, for what of it is
 # shown: the `data-live` of its rows, and its address.
 LiveRows = Callable[[MemberRequest, Sequence[uuid.UUID], str, datetime], str]
-ROOMS: dict[str, LiveRows] = {"approvals": approvals.live_rows}
+ROOMS: dict[str, LiveRows] = {
+    "approvals": approvals.live_rows,
+    "messages": messages.live_rows,
+    "uncertain": uncertain.live_rows,
+}
 MOST_ROWS = 200
 
 
