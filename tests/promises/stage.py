@@ -153,13 +153,7 @@ class WorkerProcess:
 
     def is_working(self) -> None:
         """Wait for its first beat: every part of it works."""
-        beat = self.data_dir / "worker.beat"
-        started = psutil.Process(self.pid).create_time()
-        await_that(lambda: beat.exists() and beat.stat().st_mtime >= started)
-
-    def beat_at(self) -> float:
-        beat = self.data_dir / "worker.beat"
-        return beat.stat().st_mtime if beat.exists() else 0.0
+        await_that((self.data_dir / "worker.beat").exists)
 
     def family(self) -> list[psutil.Process]:
         """All that live now, but not the supervisor; also those whose parent is dead."""

@@ -3,11 +3,12 @@
 import shutil
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psutil
 import pytest
 from django.db import connection
 from django_q.models import OrmQ, Schedule
@@ -18,7 +19,7 @@ from sends.models import Account, EventState, ProviderEvent, SendIntent
 from sends.rules.statuses import DeliveryState, Status
 from tests.factories import make_run
 from tests.lifecycle.races import at_once
-from tests.promises.stage import UNDER_WAY, Stage, await_that
+from tests.promises.stage import UNDER_WAY, Stage, WorkerProcess, await_that
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,7 +104,7 @@ def test_a_drain_that_is_killed_is_somebody_else_s_work(stage: Stage) -> None:
     intent = stage.approved("slow")
     running = stage.worker()
     stage.sandbox.await_that(lambda sandbox: sandbox.stats()["accepted"])
-    [busy] = [p for p in running.family() if is_draining(" ".join(p.cmdline()))]
+    [busy] = await_that(lambda: draining(running))
 
     busy.kill()
     stage.approved("delivered")
@@ -114,8 +115,14 @@ def test_a_drain_that_is_killed_is_somebody_else_s_work(stage: Stage) -> None:
     assert len(stage.sandbox.journal()) == 2
 
 
-def is_draining(title: str) -> bool:
-    return "tasks.drain" in title
+def draining(running: WorkerProcess) -> list[psutil.Process]:
+    """The one process that drains, or nothing: a second one only looks and ends."""
+    busy = []
+    for process in running.family():
+        with suppress(psutil.NoSuchProcess):
+            if tasks.DRAIN in " ".join(process.cmdline()):
+                busy.append(process)
+    return busy if len(busy) == 1 else []
 
 
 @pytest.mark.parametrize("contract", ["none"], indirect=True)
