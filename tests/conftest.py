@@ -2,32 +2,86 @@
 
 import os
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
+import hypothesis
 import pytest
+from django.apps import apps
 from django.conf import settings
 from django.db import connection
+from django.test import TransactionTestCase
+from django.test.utils import CaptureQueriesContext
+from django_q.models import Schedule
 
-from sends.models import triggers
+from sends.models import Installation, Switch, SwitchKind, triggers
 from tests import browsers, ports
+
+# `--hypothesis-profile=deep`: for hours, and elsewhere each time.
+hypothesis.settings.register_profile(
+    "deep",
+    max_examples=1000,
+    stateful_step_count=60,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
 
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "database_url"}
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _flush_past_the_triggers() -> None:
-    """Let tests that commit be cleaned up: on SQLite a flush deletes, which our triggers refuse.
+def _quick_flush() -> None:
+    """Let tests that commit be cleaned up, past the triggers that refuse to delete, and quickly.
 
-    After it, Django sends post_migrate, and that installs them again.
+    Django's flush truncates every table and sends post_migrate: more than a second on PostgreSQL.
     """
-    flush = connection.ops.execute_sql_flush
+    TransactionTestCase._fixture_teardown = lambda self: _delete_rows()  # type: ignore[method-assign]
 
-    def drop_and_flush(statements: list[str]) -> None:
+
+def _delete_rows() -> None:
+    """Empty the tables that tests write to; the rows that migrate makes stay as it left them."""
+    if connection.vendor == "sqlite":
         triggers.drop(connection)
-        flush(statements)
+    installation = Installation.objects.get()
+    models = [
+        m for m in apps.get_models() if m._meta.app_label in ("sends", "sessions", "django_q")
+    ]
+    kept = (Installation, Switch, Schedule)
+    names = [connection.ops.quote_name(m._meta.db_table) for m in models if m not in kept]
+    statements = [f"DELETE FROM {name}" for name in names]
+    switches = connection.ops.quote_name(Switch._meta.db_table)
+    statements.append(f"DELETE FROM {switches} WHERE kind <> '{SwitchKind.INSTALLATION}'")
+    with connection.constraint_checks_disabled(), connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SET session_replication_role = replica")  # no triggers, no keys
+            cursor.execute("; ".join(statements))
+            cursor.execute("SET session_replication_role = DEFAULT")
+        else:
+            for statement in statements:
+                cursor.execute(statement)
+    Switch.objects.filter(pk=installation.pk).update(causes=0, resume_at=None)
+    if triggers.missing(connection):
+        triggers.install(connection)
 
-    connection.ops.execute_sql_flush = drop_and_flush
+
+@pytest.fixture
+def asks_at_most() -> Callable[[int], AbstractContextManager[None]]:
+    """`with asks_at_most(8):` fails where the block asks the database more often.
+
+    Reading its clock does not count: PostgreSQL has one and SQLite has none.
+    """
+
+    @contextmanager
+    def block(most: int) -> Iterator[None]:
+        with CaptureQueriesContext(connection) as asked:
+            yield
+        asked_for = [q["sql"] for q in asked.captured_queries if "clock_timestamp" not in q["sql"]]
+        assert len(asked_for) <= most, "\n".join(asked_for)
+
+    return block
 
 
 @pytest.fixture(scope="session")

@@ -201,15 +201,15 @@ def test_the_list_is_read_in_pages_without_losing_one(client, agent, person, mon
 
 
 def test_list_and_detail_ask_the_database_little(
-    client, agent, person, django_assert_max_num_queries
+    client, agent, person, asks_at_most
 ):
     run = make_run(agent)
     for _ in range(3):
         intent = make_intent(agent, run=run, html="<p>x</p>", to=("a@example.org", "b@example.org"))
     client.get("/approvals/")
-    with django_assert_max_num_queries(24):  # list, detail, frame and session in one page
+    with asks_at_most(24):  # list, detail, frame and session in one page
         client.get("/approvals/")
-    with django_assert_max_num_queries(15):
+    with asks_at_most(15):
         client.get(f"/approvals/{number(intent)}/", headers={**HTMX, "HX-Target": "detail"})
 
 

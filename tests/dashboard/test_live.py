@@ -55,9 +55,9 @@ def test_who_is_signed_out_keeps_the_page(client):
     assert "HX-Redirect" not in answer
 
 
-def test_a_poll_is_a_handful_of_queries(client, agent, django_assert_max_num_queries):
+def test_a_poll_is_a_handful_of_queries(client, agent, asks_at_most):
     client.force_login(make_person(agent.tenant))
-    with django_assert_max_num_queries(7):
+    with asks_at_most(7):
         poll(client)
 
 

@@ -219,7 +219,7 @@ def test_it_is_refused_and_says_what_is_offered_instead(
 
 
 def test_of_a_whole_list_each_is_answered_as_if_asked_alone_in_five_queries(
-    agent: Agent, operator: Person, django_assert_num_queries: Any
+    agent: Agent, operator: Person, asks_at_most: Any
 ):
     happenings = (content_refused, failure_remembered, maybe_arrived, approval_too_old)
     for happened in happenings:
@@ -229,7 +229,7 @@ def test_of_a_whole_list_each_is_answered_as_if_asked_alone_in_five_queries(
     intents = list(SendIntent.objects.select_related("action", "run").order_by("pk"))
 
     # Active versions, suppressed recipients, their suppressions, attempts, findings.
-    with django_assert_num_queries(5):
+    with asks_at_most(5):
         together = may_requeue_each(intents, database_now())
 
     alone = {intent.pk: may_requeue(intent) for intent in intents}
