@@ -125,7 +125,7 @@ def _meaning(attempt: Attempt) -> Iterator[str]:
             yield f"Provider id {attempt.provider_message_id}."
     elif outcome is Outcome.AMBIGUOUS and (attempt.http_status or 0) >= 500:
         yield "That can come before or after the email is taken."
-    elif attempt.reason:
+    elif attempt.reason and attempt.error not in BROKE:
         yield sentence(attempt.reason)
 
 
@@ -136,7 +136,11 @@ def _next(attempt: Attempt) -> Iterator[str]:
     asked = ""
     if attempt.retry_after is not None:
         asked = f"; the provider asked for {in_words(attempt.retry_after.total_seconds())}"
-    yield f"Tried again after {wait:.1f} s{asked}."
+    yield f"Next attempt {_wait(wait)} later{asked}."
+
+
+def _wait(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else in_words(seconds)
 
 
 def sentence(words: str) -> str:

@@ -43,15 +43,21 @@ def hints_of(story: Story, now: datetime) -> list[Hint]:
 
 def _of_requests(story: Story) -> Iterator[Hint]:
     """How much of each request left, where no clear answer came back."""
-    for attempt in _doubtful(story):
-        of = f"{attempt.bytes_sent:,} of {attempt.bytes_total:,} bytes"
-        source = f"attempt {attempt.number}, {of}"
-        if attempt.phase >= Phase.SENT:
-            words = "The whole request left, and no clear answer came"
-            yield Hint(Direction.ACCEPTED, "plug", words, source)
-        elif attempt.phase == Phase.DISPATCHED:
-            words = "Only a part of the request left"
-            yield Hint(Direction.NOT_ACCEPTED, "plug", words, source)
+    doubtful = _doubtful(story)
+    if whole := [attempt for attempt in doubtful if attempt.phase >= Phase.SENT]:
+        words = "The whole request left, and no clear answer came"
+        yield Hint(Direction.ACCEPTED, "plug", words, _numbered(whole))
+    if part := [attempt for attempt in doubtful if attempt.phase == Phase.DISPATCHED]:
+        words = "Only a part of the request left"
+        yield Hint(Direction.NOT_ACCEPTED, "plug", words, _numbered(part))
+
+
+def _numbered(attempts: list[Attempt]) -> str:
+    """ "attempts 1, 2, 2,318 of 2,318 bytes": which ones, and how much of the last one left."""
+    last = attempts[-1]
+    numbers = ", ".join(str(attempt.number) for attempt in attempts)
+    of = f"{last.bytes_sent:,} of {last.bytes_total:,} bytes"
+    return f"attempt{'s' * (len(attempts) > 1)} {numbers}: {of}"
 
 
 def _of_others(story: Story) -> Iterator[Hint]:

@@ -146,7 +146,7 @@ def _decision(
         tone,
         icon_name,
         title,
-        " ".join(sentence(words) for words in (who, reason, approval.note) if words),
+        _said_by(who, reason, approval.note),
         seal=approval.digest,
         old=_is_old(story, version) or approval.undone_at is not None,
     )
@@ -158,7 +158,7 @@ def _undone(version: SendIntent, approval: Approval) -> Entry:
     name = what.get(Verdict(approval.verdict), "Rejection")
     who = str(approval.undone_by) if approval.undone_by else ""
     title = f"{name} undone" if who else f"{name} no longer counts"
-    text = " ".join(sentence(words) for words in (who, approval.undo_reason) if words)
+    text = _said_by(who, approval.undo_reason)
     return Entry(Part.DECISIONS, version.version, approval.undone_at, "rest", "undo", title, text)
 
 
@@ -293,7 +293,7 @@ def _audited(story: Story) -> Iterator[Entry]:
             tone,
             icon_name,
             title,
-            " ".join(sentence(words) for words in (who, entry.reason) if words),
+            _said_by(who, entry.reason),
         )
 
 
@@ -319,7 +319,7 @@ def _anomalies(story: Story) -> Iterator[Entry]:
 
 def _closed(anomaly: Anomaly, version: int) -> Entry:
     assert anomaly.closed_at is not None
-    text = " ".join(sentence(words) for words in (str(anomaly.closed_by), anomaly.close_reason))
+    text = _said_by(str(anomaly.closed_by), anomaly.close_reason)
     return Entry(Part.DECISIONS, version, anomaly.closed_at, "rest", "done", "Anomaly closed", text)
 
 
@@ -342,6 +342,12 @@ def _endings(story: Story) -> Iterator[Entry]:
         yield Entry(
             Part.OTHER, version.version, version.status_at, tone, icon_name, status.label, text
         )
+
+
+def _said_by(who: str, *words: str) -> str:
+    """A name alone stays a name; with words after it each is a sentence."""
+    said = [part for part in (who, *words) if part]
+    return " ".join(map(sentence, said)) if len(said) > 1 else "".join(said)
 
 
 def _taken_back(story: Story, version: SendIntent) -> bool:

@@ -137,6 +137,8 @@ def _shown(
         "intent": story.shown,
         "number": story.action.number,
         "is_open": is_open,
+        "since": now - story.shown.status_at,
+        "more": story.shown.recipient_count - 1,
         "note": note or (None if is_open else settled_note(story)),
         "says": says,
         "entries": [entry for entry in timeline_of(story) if _belongs(entry, story)],
