@@ -10,7 +10,7 @@ from sends.dashboard.attempts import sentence
 from sends.dashboard.search import CLOCKS_DIFFER_BY, first_id
 from sends.dashboard.story import Story
 from sends.models import Attempt, Direction, Evidence, EvidenceKind
-from sends.rules.outcomes import TOOK_IT, Phase
+from sends.rules.outcomes import DOUBTFUL, TOOK_IT, Phase
 from sends.templatetags.outbox import in_words
 
 AROUND = timedelta(seconds=30)
@@ -103,7 +103,8 @@ def _of_silence(story: Story, now: datetime) -> Iterator[Hint]:
 
 def _of_evidence(evidence: Evidence) -> Hint:
     who = str(evidence.person or "system")
-    source = f"{evidence.value}, {who}" if evidence.value else who
+    is_new = evidence.value and evidence.value not in evidence.summary
+    source = f"{evidence.value}, {who}" if is_new else who
     kind = EvidenceKind(evidence.kind)
     return Hint(
         Direction(evidence.direction),
@@ -115,4 +116,4 @@ def _of_evidence(evidence: Evidence) -> Hint:
 
 
 def _doubtful(story: Story) -> list[Attempt]:
-    return [attempt for attempt in story.own_attempts if attempt.may_have_arrived]
+    return [attempt for attempt in story.own_attempts if attempt.outcome in DOUBTFUL]

@@ -82,7 +82,7 @@ def index(request: MemberRequest) -> HttpResponse:
     }
     if not wants_fragment(request):
         return render(request, "sends/messages/index.html", context)
-    response = render(request, "sends/messages/_found.html", context)
+    response = render(request, "sends/messages/_answer.html", context)
     query = urlencode({"q": search.text}) if search.text else ""
     response["HX-Push-Url"] = reverse("dashboard:messages") + (f"?{query}" if query else "")
     return response

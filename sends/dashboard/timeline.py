@@ -244,7 +244,8 @@ def _finding(story: Story, evidence: Evidence) -> Entry:
         EvidenceKind.PERSON: _found(evidence),
     }
     who = sentence(str(evidence.person)) if evidence.person else ""
-    value = f"Shown by {evidence.value}." if evidence.value and who else ""
+    is_new = evidence.value and evidence.value not in evidence.summary
+    value = f"Shown by {evidence.value}." if is_new and who else ""
     weighs = f"{FINDINGS[Direction(evidence.direction)]}." if kind not in titles else ""
     part = Part.DECISIONS if kind is EvidenceKind.PERSON else Part.OTHER
     return Entry(

@@ -132,6 +132,7 @@ def test_htmx_gets_what_was_found_and_the_address_it_has(client, agent):
     answer = client.get("/messages/?q=state:awaiting_approval", headers=HTMX)
     assert "<html" not in answer.text
     assert answer["HX-Push-Url"] == "/messages/?q=state%3Aawaiting_approval"
+    assert re.search(r'<option value="awaiting_approval"\s+selected', answer.text)
     assert client.get("/messages/", headers=HTMX)["HX-Push-Url"] == "/messages/"
     history = {**HTMX, "HX-History-Restore-Request": "true"}
     assert "<html" in client.get("/messages/", headers=history).text
@@ -213,8 +214,8 @@ def test_states_change_in_an_open_list(client, agent):
     assert str(foreign.pk) not in answer.text
 
 
-def test_it_asks_the_database_little(client, agent, django_assert_max_num_queries):
+def test_it_asks_the_database_little(client, agent, asks_at_most):
     for status in (Status.SUBMITTED, Status.AWAITING_APPROVAL, Status.QUEUED):
         make_intent(agent, status=status)
-    with django_assert_max_num_queries(8 + 2):  # no worker has shown itself: two more to see that
+    with asks_at_most(8 + 2):  # no worker has shown itself: two more to see that
         client.get("/messages/")

@@ -135,10 +135,10 @@ def test_the_list_is_of_this_tenant_and_of_what_is_still_uncertain(client, agent
     assert "Settled long ago" not in text
 
 
-def test_the_list_asks_the_database_little(client, agent, operator, django_assert_max_num_queries):
+def test_the_list_asks_the_database_little(client, agent, operator, asks_at_most):
     for _ in range(5):
         uncertain(agent)
-    with django_assert_max_num_queries(8):
+    with asks_at_most(8):
         client.get("/uncertain/")
 
 
@@ -165,12 +165,22 @@ def test_it_shows_what_happened_the_evidence_and_what_is_promised(client, agent,
         "Attempt 1: no answer",
         "All 2,318 bytes were sent. Nothing came back in 30 s.",
         "The whole request left, and no clear answer came",
-        "attempt 1, 2,318 of 2,318 bytes",
+        "attempt 1: 2,318 of 2,318 bytes",
         "200 with the first answer",
         "24 hours, from the completion of the first request with the key, per organisation",
         "The key is good for 24 hours from the first attempt",
     ):
         assert words in text, words
+
+
+def test_an_attempt_with_a_clear_answer_is_no_evidence_of_doubt(client, agent, operator):
+    intent = uncertain(agent)
+    make_attempt(intent, outcome=Outcome.AMBIGUOUS, may_have_arrived=True, phase=Phase.DISPATCHED)
+    make_attempt(intent, outcome=Outcome.THROTTLED, phase=Phase.ANSWERED)
+    text = client.get(page_of(intent)).text
+    assert text.count("The whole request left") == 1
+    assert "Only a part of the request left" in text
+    assert "attempt 2: 0 of 0 bytes" in text
 
 
 def test_without_a_contract_nothing_is_promised_and_nothing_replayed(client, operator, agent):
@@ -249,9 +259,9 @@ def test_the_one_before_and_after_are_a_step_away(client, agent, operator):
     assert f'href="{page_of(third)}"' in text
 
 
-def test_a_detail_asks_the_database_little(client, agent, operator, django_assert_max_num_queries):
+def test_a_detail_asks_the_database_little(client, agent, operator, asks_at_most):
     intent = uncertain(agent)
-    with django_assert_max_num_queries(15 + 2):  # no worker has shown itself: two more to see that
+    with asks_at_most(15 + 2):  # no worker has shown itself: two more to see that
         client.get(page_of(intent))
 
 
