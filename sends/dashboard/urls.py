@@ -1,12 +1,12 @@
 """Every address of the dashboard, room by room."""
 
-from django.urls import include, path
+from django.urls import URLPattern, URLResolver, include, path
 
 from sends.conf import conf
 from sends.dashboard.parts import parts
 
 app_name = "dashboard"
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("sends.dashboard.start")),
     path("", include("sends.dashboard.live")),
     path("", include("sends.dashboard.switches")),
