@@ -13,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from sends.lifecycle.refusals import Refused
 from sends.lifecycle.versions import SuppressedRecipient
 from sends.rules.next_steps import Step
-from sends.rules.proposals import Wrong, WrongProposal
+from sends.rules.proposals import MOST_NAMED, Wrong, WrongProposal
 from sends.rules.strict_json import NotJson
 
 log = logging.getLogger(__name__)
@@ -159,6 +159,8 @@ def _not_json(request: HttpRequest, error: NotJson) -> HttpResponse:
 def _wrong_fields(request: HttpRequest, error: WrongProposal) -> HttpResponse:
     count = len(error.errors)
     said = "One field is wrong" if count == 1 else f"{count} fields are wrong"
+    if count == MOST_NAMED:
+        said = f"{count} fields are wrong, or more"
     detail = f"{said}, so nothing was taken in."
     return problem(422, "wrong_fields", detail, errors=error.errors)
 

@@ -163,6 +163,17 @@ def one_or_many(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+def _at_most(most: int) -> BeforeValidator:
+    """Counts before the members are looked at: pydantic alone would first judge each of them."""
+
+    def count(value: Any) -> Any:
+        if isinstance(value, list | dict) and len(value) > most:
+            raise PydanticCustomError("too_many", "at most {most} are allowed", {"most": most})
+        return value
+
+    return BeforeValidator(count)
+
+
 def _ids(value: Any) -> Any:
     return value.split(" ") if isinstance(value, str) else value
 
@@ -223,9 +234,17 @@ ContextHash = Annotated[
 ]
 HeaderName = Annotated[str, AfterValidator(_header)]
 Headers = Annotated[
-    dict[HeaderName, Line], Field(max_length=MAX_HEADERS), AfterValidator(_headers_once)
+    dict[HeaderName, Line],
+    _at_most(MAX_HEADERS),
+    Field(max_length=MAX_HEADERS),
+    AfterValidator(_headers_once),
 ]
-References = Annotated[list[MessageId], BeforeValidator(_ids), Field(max_length=MAX_REFERENCES)]
+References = Annotated[
+    list[MessageId],
+    _at_most(MAX_REFERENCES),
+    BeforeValidator(_ids),
+    Field(max_length=MAX_REFERENCES),
+]
 Metadata = Annotated[dict[str, Any], AfterValidator(_small_json)]
 
 
@@ -249,14 +268,20 @@ class Box(Fields):
         return Mailbox(self.address, self.name)
 
 
+# What Python's parser raises where it trips over its own feet, as over ". <jo@example.org>"; and
+# it follows comments in comments all the way down.
+PARSER_FAILS = (ValueError, AttributeError, IndexError, TypeError, RecursionError)
+
+
 def _parted(value: str) -> dict[str, str]:
     """Name and address of a mailbox in a string. The address is cut out, never rewritten."""
     _no_surrogate(value)
-    if NOT_IN_A_LINE.search(decoded(value)) or not value.endswith(">"):
+    is_named = len(value) <= MAX_LINE and value.endswith(">")
+    if not is_named or NOT_IN_A_LINE.search(decoded(value)):
         return {"address": value}
     try:
         header = email_policy.header_factory("to", value)
-    except ValueError:
+    except PARSER_FAILS:
         raise NOT_ONE_MAILBOX from None
     harmless = (ObsoleteHeaderDefect, NonASCIILocalPartDefect)
     defects = [defect for defect in header.defects if not isinstance(defect, harmless)]
@@ -278,5 +303,15 @@ NOT_ONE_MAILBOX = PydanticCustomError(
 )
 
 
-Boxes = Annotated[list[Box], BeforeValidator(one_or_many), Field(max_length=MAX_RECIPIENTS)]
-ReplyTo = Annotated[list[Box], BeforeValidator(one_or_many), Field(max_length=MAX_REPLY_TO)]
+Boxes = Annotated[
+    list[Box],
+    _at_most(MAX_RECIPIENTS),
+    BeforeValidator(one_or_many),
+    Field(max_length=MAX_RECIPIENTS),
+]
+ReplyTo = Annotated[
+    list[Box],
+    _at_most(MAX_REPLY_TO),
+    BeforeValidator(one_or_many),
+    Field(max_length=MAX_REPLY_TO),
+]

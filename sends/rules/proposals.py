@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -34,6 +35,8 @@ from sends.rules.keys import ACTION_KEY_RULE, canonical, derived_action_key, sha
 from sends.rules.payloads import Mailbox, Message
 from sends.rules.strict_json import escaped, walk
 
+MOST_NAMED = 100  # a wall of errors helps nobody, and costs what a small request should not
+
 
 @dataclass(frozen=True)
 class Wrong:
@@ -45,7 +48,7 @@ class Wrong:
 
 
 class WrongProposal(Exception):
-    """Everything that is wrong with a proposal; none of it was taken in."""
+    """What is wrong with a proposal, at most MOST_NAMED of it; none of it was taken in."""
 
     def __init__(self, *errors: Wrong) -> None:
         super().__init__("; ".join(f"{wrong.pointer}: {wrong.detail}" for wrong in errors))
@@ -169,17 +172,16 @@ def parse(document: Any, *, header_key: str | None = None, needs_key: bool = Tru
     Idempotency-Key, another place for the action key. A new version needs no key: its action
     has one.
     """
-    wrong = list(_unstorable(document))
-    given = document
-    if isinstance(document, dict):
-        given = {name: value for name, value in document.items() if value is not None}
+    wrong = list(islice(_unstorable(document), MOST_NAMED))
+    given = _without_nulls(document)
+    if isinstance(given, dict):
         key, wrong_key = _one_key(given.get("action_key"), header_key)
         wrong += wrong_key
         given |= {} if key is None else {"action_key": key}
     try:
         proposal = Proposal.model_validate(given)
     except ValidationError as error:
-        wrong += [_wrong(found, given, Proposal) for found in error.errors()]
+        wrong += [_wrong(found, given, Proposal) for found in error.errors()[:MOST_NAMED]]
         proposal = None
     if isinstance(given, dict):
         wrong += _across(given)
@@ -192,15 +194,22 @@ def parse(document: Any, *, header_key: str | None = None, needs_key: bool = Tru
 
 def parse_withdrawal(document: Any) -> Withdrawal:
     """The withdrawal in a document, or WrongProposal with all that is wrong."""
-    wrong = list(_unstorable(document))
+    wrong = list(islice(_unstorable(document), MOST_NAMED))
+    given = _without_nulls(document)
     try:
-        withdrawal = Withdrawal.model_validate(document)
+        withdrawal = Withdrawal.model_validate(given)
     except ValidationError as error:
-        wrong += [_wrong(found, document, Withdrawal) for found in error.errors()]
+        wrong += [_wrong(found, given, Withdrawal) for found in error.errors()[:MOST_NAMED]]
         withdrawal = None
     if withdrawal is None or wrong:
         raise WrongProposal(*_one_each(wrong))
     return withdrawal
+
+
+def _without_nulls(document: Any) -> Any:
+    if not isinstance(document, dict):
+        return document
+    return {name: value for name, value in document.items() if value is not None}
 
 
 def _one_key(field: Any, header: str | None) -> tuple[Any, list[Wrong]]:
@@ -258,7 +267,7 @@ def _time(value: Any) -> datetime | None:
 def _twice(given: Mapping[str, Any]) -> Iterator[Wrong]:
     seen: dict[str, str] = {}
     for field in ("to", "cc", "bcc"):
-        boxes = one_or_many(given.get(field, []))
+        boxes = one_or_many(given.get(field, []))[: MAX_RECIPIENTS + 1]
         for index, box in enumerate(boxes):
             pointer = f"/{field}/{index}" if isinstance(given[field], list) else f"/{field}"
             try:
@@ -278,7 +287,7 @@ def _one_each(wrong: Iterable[Wrong]) -> list[Wrong]:
     first: dict[str, Wrong] = {}
     for found in wrong:
         first.setdefault(found.pointer, found)
-    return sorted(first.values(), key=lambda found: found.pointer)
+    return sorted(first.values(), key=lambda found: found.pointer)[:MOST_NAMED]
 
 
 # What pydantic found, in our words

@@ -1,13 +1,15 @@
 """Proposals: what is read, what is refused, and that everything wrong is named at once."""
 
+import contextlib
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from sends.rules.payloads import Mailbox
-from sends.rules.proposals import Proposal, WrongProposal, parse, parse_withdrawal
+from sends.rules.proposals import MOST_NAMED, Proposal, WrongProposal, parse, parse_withdrawal
 from sends.rules.strict_json import MAX_BODY_BYTES
 from tests.rules.documents import JSON
 
@@ -23,6 +25,23 @@ def wrong(document: Any, **options: Any) -> dict[str, str]:
 
 
 # The whole
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [
+        {f"field{n}": 1 for n in range(1000)},
+        {"to": ["nobody"] * 50, "cc": ["nobody"] * 50, "bcc": ["nobody"] * 50},
+        {"headers": {f"X {n}": "v" for n in range(1000)}, "context": ["\x00"] * 1000},
+    ],
+)
+def test_of_very_much_that_is_wrong_the_first_is_named(flood: dict[str, Any]) -> None:
+    assert len(wrong(flood)) == MOST_NAMED
+
+
+def test_too_many_are_counted_before_each_is_judged() -> None:
+    flood = {"to": ["nobody"] * 1000, "references": ["x"] * 1000}
+    assert wrong(LEAST | flood) == {"/to": "too_many", "/references": "too_many"}
 
 
 @given(JSON)
@@ -329,11 +348,28 @@ def test_a_mailbox_is_taken_as_given_with_its_domain_in_ascii(
         {"name": "Jo"},
         ["jo@example.org"],
         "a" * 65 + "@example.org",
+        # Where Python's own parser trips.
+        ". <jo@example.org>",
+        ":=?utf-16?b?AAo=?= <jo@example.org>",
+        ".==.= <jo@example.org>",
+        "(" * 900 + "<jo@example.org>",
+        "(" * 100_000 + "<jo@example.org>",
     ],
 )
 def test_what_is_not_exactly_one_mailbox_is_refused(given: Any) -> None:
     (pointer,) = wrong(LEAST | {"to": [given]})
     assert pointer.startswith("/to/0")
+
+
+PIECES = st.sampled_from(
+    [*'ab@.<>()"\\,;: []=?\t\r\nü\u3002\u200b\ud800', *("=?utf-8?q?", "=?utf-8?b?", "?=")]
+)
+
+
+@given(st.lists(PIECES, max_size=40).map("".join))
+def test_any_text_is_a_mailbox_and_a_line_or_wrong(text: str) -> None:
+    with contextlib.suppress(WrongProposal):
+        parse(LEAST | {"to": [f"{text} <jo@example.org>"], "cc": [text], "subject": text})
 
 
 @pytest.mark.parametrize(
