@@ -21,6 +21,9 @@ def receive(request: HttpRequest, account: str) -> HttpResponse:
     found = _account(account)
     if found is None:
         return _problem(404, "No such account")
+    if "Transfer-Encoding" in request.headers and not request.headers.get("Content-Length"):
+        # Django takes a body of unknown length for an empty one.
+        return _problem(411, "Send the body whole, with a Content-Length")
     try:
         new = events.receive(found, request.headers, request.body)
     except RequestDataTooBig:

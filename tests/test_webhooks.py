@@ -104,6 +104,12 @@ def test_an_account_is_found_by_its_slug_where_only_one_has_it(account: Account)
     assert post(account, an_event(id="evt_2")).status_code == 200
 
 
+def test_a_body_without_a_length_is_not_taken_for_an_empty_one(account: Account) -> None:
+    headers = {"Transfer-Encoding": "chunked"}
+    answer = Client().generic("POST", f"/webhooks/{account.pk}", headers=headers)
+    assert answer.status_code == 411
+
+
 @pytest.mark.parametrize("name", ["nobody", "0196a5d2-0000-7000-8000-000000000000"])
 def test_an_unknown_account_is_not_found(account: Account, name: str) -> None:
     assert post(name, an_event()).status_code == 404
