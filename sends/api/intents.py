@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import Query, Router
 from ninja.responses import Status as Answered
-from pydantic import AfterValidator, AwareDatetime
+from pydantic import AfterValidator
 
 from sends.api.answers import Answer, Page, Whole, answer, current_of, seen, short, whole
 from sends.api.auth import Bearer
@@ -21,6 +21,7 @@ from sends.lifecycle.intake import Taken
 from sends.models import Agent, Scope, SendIntent, Token, database_now
 from sends.models.intents import Intents
 from sends.reports.waiting import why_not_yet
+from sends.rules.fields import Moment
 from sends.rules.proposals import (
     Proposal,
     Withdrawal,
@@ -113,7 +114,7 @@ def listed(
     status: Annotated[list[Status], Query()] = [],  # noqa: B006
     run: Named | None = None,
     action_key: Named | None = None,
-    since: AwareDatetime | None = None,
+    since: Moment | None = None,
     cursor: str | None = None,
     limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
 ) -> Any:
@@ -132,7 +133,7 @@ def listed(
     if action_key is not None:
         intents = intents.filter(action__action_key=action_key)
     if since is not None:
-        intents = intents.filter(created_at__gte=since, pk__gte=_id_at(since - CLOCKS_DIFFER_BY))
+        intents = intents.filter(created_at__gte=since, pk__gte=_lowest_id(since))
     if cursor is not None:
         intents = intents.filter(pk__lt=_read_cursor(cursor))
     page = list(intents[: limit + 1])
@@ -191,9 +192,9 @@ def _refuse_unknown(request: HttpRequest) -> None:
         raise WrongProposal(*unknown)
 
 
-def _id_at(moment: datetime) -> uuid.UUID:
-    """The lowest id of that millisecond: ids begin with 48 bits of Unix time."""
-    milliseconds = max(0, int(moment.timestamp() * 1000))
+def _lowest_id(since: datetime) -> uuid.UUID:
+    """No intent of then or later has a lower one: ids begin with 48 bits of Unix time, in ms."""
+    milliseconds = max(0, int((since.timestamp() - CLOCKS_DIFFER_BY.total_seconds()) * 1000))
     return uuid.UUID(int=milliseconds << 80)
 
 

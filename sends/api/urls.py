@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponseBase
 from django.urls import URLPattern, include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
 from sends.api import intents, problems, runs
@@ -18,6 +19,7 @@ api = NinjaAPI(
     description="Propose email as an agent, and see what became of it.",
     docs_url=None,  # its page needs inline scripts, which our policy forbids
     openapi_url="/openapi.json",
+    docs_decorator=require_safe,
     urls_namespace="api",
 )
 api.add_router("", intents.router)
@@ -26,8 +28,9 @@ problems.register(api)
 
 
 def at_the_door(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """The view, kept out of caches, and with a problem where ninja itself refuses the method."""
+    """The view, kept out of caches, and with a problem where a method is refused."""
 
+    @csrf_exempt  # tokens are no cookies: no browser sends one along
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         answer = view(request, *args, **kwargs)
@@ -48,7 +51,7 @@ for route in routes:
 nothing = csrf_exempt(problems.not_found)
 urlpatterns = [
     path("", nothing),  # before ninja's own root, which answers without a word
-    path("docs", reference, {"api": api}, name="api-reference"),
+    path("docs", at_the_door(reference), {"api": api}, name="api-reference"),
     path("", include((routes, kind), namespace=namespace)),
     re_path("", nothing),
 ]

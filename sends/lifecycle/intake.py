@@ -118,7 +118,7 @@ def _replayed(proposal: Proposal, agent: Agent, now: datetime) -> Taken | None:
     if action is not None:
         intent = _version_saying(action, proposal)
         if intent is None:
-            raise _key_reuse(action, now)
+            raise _key_reuse(action, agent, now)
         return Taken(intent, replayed=True, key_derived=derived)
 
     if proposal.triggered_by is None:
@@ -140,11 +140,17 @@ def _replayed(proposal: Proposal, agent: Agent, now: datetime) -> Taken | None:
     return Taken(intent, replayed=True, key_derived=action.key_derived)
 
 
-def _key_reuse(action: Action, now: datetime) -> ActionKeyReuse:
+def _key_reuse(action: Action, agent: Agent, now: datetime) -> ActionKeyReuse:
     current = SendIntent.objects.get(action=action, version=action.latest_version)
     said = f"The action key {action.action_key} stands for message #{action.number}"
     if current.seen_status(now) == Status.REJECTED:
         return ActionKeyReuse(f"{said}, which a person rejected; do not send it in other words.")
+    if action.agent_id != agent.pk:
+        return ActionKeyReuse(
+            f"{said}, which says something else and is not this agent's. For another message, use "
+            "a new action_key.",
+            offer="edit",
+        )
     return ActionKeyReuse(
         f"{said}, which says something else. To change that one on purpose, POST the new content "
         f"to /intents/{current.pk}/versions while it is current; for another message, use a new "

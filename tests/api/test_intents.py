@@ -386,12 +386,20 @@ def test_an_agents_own_correction_overtakes_a_request_for_changes(agent: Agent, 
     assert (answer.status_code, answer.json()["version"]) == (201, 2)
 
 
+@pytest.mark.parametrize(
+    ("since", "count"), [("0001-01-01T00:00:00Z", 1), ("9999-12-31T23:59:59Z", 0)]
+)
+def test_since_may_be_any_time_there_is(api: Door, since: str, count: int) -> None:
+    api.proposed()
+    assert len(api.get("/intents", since=since).json()["items"]) == count
+
+
 # Withdrawing
 
 
 def test_a_message_is_taken_back_and_again_without_harm(api: Door) -> None:
     first = api.proposed()
-    for body in (None, {}, {"reason": "paid meanwhile"}):
+    for body in (None, {}, {"reason": None}, {"reason": "paid meanwhile"}):
         answer = api.post(f"/intents/{first['id']}/withdraw", body)
         assert answer.status_code == 200
         assert answer.json()["status"] == "cancelled"
@@ -593,6 +601,8 @@ def test_a_page_costs_the_same_number_of_queries_however_long(agent: Agent, api:
         ({"status": "sent"}, "/status"),
         ({"since": "yesterday"}, "/since"),
         ({"since": "2026-07-01T09:00:00"}, "/since"),
+        ({"since": "1700000000"}, "/since"),
+        ({"since": "9999-12-31T23:59:59-23:59"}, "/since"),
         ({"cursor": "x"}, "/cursor"),
         ({"cursor": "!!"}, "/cursor"),
         ({"cursor": "é"}, "/cursor"),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.db import OperationalError
+from django.test import Client
 
 from sends.lifecycle import intake
 from sends.rules.strict_json import MAX_BODY_BYTES
@@ -44,12 +45,16 @@ def test_there_is_nothing_there(api: Door, path: str) -> None:
         ("delete", "/intents/01990000-0000-7000-8000-000000000000", {"GET"}),
         ("get", "/intents/01990000-0000-7000-8000-000000000000/versions", {"POST"}),
         ("post", "/runs/r", {"GET"}),
+        ("put", "/docs", {"GET", "HEAD"}),
+        ("options", "/openapi.json", {"GET", "HEAD"}),
+        ("post", "/openapi.json", {"GET", "HEAD"}),
     ],
 )
 def test_another_method_is_told_which_ones_there_are(
     api: Door, method: str, path: str, allowed: set[str]
 ) -> None:
-    answer = getattr(api.client, method)(f"/api/v1{path}", headers=api.headers())
+    client = Client(enforce_csrf_checks=True)
+    answer = getattr(client, method)(f"/api/v1{path}", headers=api.headers())
     problem(answer, 405, "method_not_allowed")
     assert set(answer["Allow"].split(", ")) == allowed
 

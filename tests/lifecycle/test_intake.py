@@ -272,6 +272,9 @@ def test_another_agent_of_the_tenant_repeats_rather_than_doubles(agent: Agent) -
     first = took(agent)
     colleague = make_agent(agent.sender)
     assert propose(proposal(), agent=colleague) == Taken(first, replayed=True, key_derived=False)
+    with pytest.raises(ActionKeyReuse) as refused:
+        propose(proposal(text="Something else"), agent=colleague)
+    assert "not this agent's" in refused.value.words  # nor could it write the next version
 
 
 # Triggers
