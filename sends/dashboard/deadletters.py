@@ -65,6 +65,9 @@ class Picked(Deciding):
 
 
 class Close(Picked, WithReason):
+    # The browser would demand a reason for requeuing too: both buttons send the same form.
+    use_required_attribute = False
+
     def __init__(self, *args: Any, tenant: Tenant, **kwargs: Any) -> None:
         super().__init__(*args, tenant=tenant, **kwargs)
         # It stands below the table, whose boxes belong to the same form.

@@ -43,7 +43,7 @@ SENTENCES: dict[DeadClass, str] = {
         "Repeating helps only once that has changed."
     ),
     C.SPENT: (
-        "No attempt reached its end, and the provider took none of these emails. "
+        "Every attempt failed, and the provider took none of these emails. "
         "Repeating can help once the cause is gone."
     ),
     C.FOUND: (

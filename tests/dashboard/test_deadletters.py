@@ -296,14 +296,14 @@ def test_an_operator_decides(agent: Agent, client_of: Any, role: Role) -> None:
 
 
 def test_the_queries_do_not_grow_with_the_group(
-    agent: Agent, client_of: Any, django_assert_max_num_queries: Any
+    agent: Agent, client_of: Any, asks_at_most: Any
 ) -> None:
     for _ in range(6):
         dead(agent)
         bounced(agent)
     client = client_of()
     url = f"/dead-letters/{id_of(dead(agent))}/"
-    with django_assert_max_num_queries(18):
+    with asks_at_most(18):
         client.get(url)
 
 
@@ -412,7 +412,15 @@ def test_what_is_no_email_of_ours_is_refused(agent: Agent, client_of: Any, email
     assert answer.status_code == 422
 
 
-def test_in_a_run_its_name_is_counted(agent: Agent, client_of: Any) -> None:
+def test_the_browser_demands_no_reason_for_requeuing(agent: Agent, client_of: Any) -> None:
+    """One form for both: a required field would stop the other button without a word."""
+    page = client_of().get(f"/dead-letters/{id_of(dead(agent))}/").text
+    textarea = page.split("<textarea")[1].split(">")[0]
+    assert 'form="picks"' in textarea
+    assert "required" not in textarea
+
+
+def test_runs_are_counted(agent: Agent, client_of: Any) -> None:
     run = make_run(agent)
     intent = dead(agent, run=run)
     page = client_of().get(f"/dead-letters/{id_of(intent)}/").text
