@@ -127,12 +127,12 @@ def test_another_tenants_is_not_there(anomaly: Anomaly, client: Client) -> None:
 
 
 def test_the_queries_do_not_grow_with_the_list(
-    agent: Agent, client_of: Any, django_assert_max_num_queries: Any
+    agent: Agent, client_of: Any, asks_at_most: Any
 ) -> None:
     for _ in range(5):
         intent = make_intent(agent, status=Status.SUBMITTED)
         open_anomaly(intent, kind=AnomalyKind.TWICE, detail="twice", now=database_now())
     client = client_of()
     # Three for who asks, four for the frame, three of its own.
-    with django_assert_max_num_queries(10):
+    with asks_at_most(10):
         client.get("/anomalies/")

@@ -94,13 +94,13 @@ def test_the_list_says_how_each_run_goes(agent: Agent, run: Run, client_of: Any)
 
 
 def test_the_list_does_not_ask_more_for_more_runs(
-    agent: Agent, client_of: Any, django_assert_max_num_queries: Any
+    agent: Agent, client_of: Any, asks_at_most: Any
 ) -> None:
     for _ in range(5):
         make_intent(agent, run=make_run(agent))
     client = client_of()
     # Three for who asks, four for the frame, four of its own.
-    with django_assert_max_num_queries(11):
+    with asks_at_most(11):
         client.get("/runs/")
 
 
@@ -219,11 +219,11 @@ def test_attempts_are_drawn_twice_and_written_as_a_table(agent: Agent, client_of
 
 
 def test_one_run_takes_few_queries(
-    agent: Agent, run: Run, client_of: Any, django_assert_max_num_queries: Any
+    agent: Agent, run: Run, client_of: Any, asks_at_most: Any
 ) -> None:
     halt_run(run, person=operator(run), reason="wrong prices")
     client = client_of()
-    with django_assert_max_num_queries(17):
+    with asks_at_most(17):
         client.get(f"/runs/{run.pk}/")
 
 
