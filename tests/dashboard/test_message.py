@@ -433,12 +433,12 @@ def test_findings_stand_in_the_timeline_with_who_made_them(client, agent, operat
     assert operator.email in text
 
 
-def test_it_asks_the_database_little(client, agent, operator, django_assert_max_num_queries):
+def test_it_asks_the_database_little(client, agent, operator, asks_at_most):
     run = make_run(agent)
     intent = make_intent(agent, run=run, status=Status.RETRY_SCHEDULED)
     for _ in range(5):
         make_attempt(intent, outcome=Outcome.THROTTLED)
-    with django_assert_max_num_queries(15):
+    with asks_at_most(15):
         client.get(url(intent))
 
 
