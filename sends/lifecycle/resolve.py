@@ -168,8 +168,8 @@ def mark_not_accepted(
     """
     value, note = _finding(value, note)
     with transaction.atomic():
-        now = now or database_now()
         intent = _lock_uncertain(intent_id, person)
+        now = _no_earlier_than(intent, now)
         waiting = awaiting_confirmation(intent)
         if waiting is not None:
             raise AlreadyDecided(
@@ -190,8 +190,8 @@ def confirm_not_accepted(
 ) -> SendIntent:
     """A second operator agrees with the finding that waits: now it is proof, and doubt ends."""
     with transaction.atomic():
-        now = now or database_now()
         intent = _lock_uncertain(intent_id, person)
+        now = _no_earlier_than(intent, now)
         first = awaiting_confirmation(intent)
         if first is None:
             raise NotPossible("No finding waits for a second operator; mark it as not accepted.")
@@ -280,6 +280,14 @@ def _lock_uncertain(intent_id: uuid.UUID, person: Person) -> SendIntent:
     if intent.status != Status.UNCERTAIN:
         raise _elsewhere(intent)
     return intent
+
+
+def _no_earlier_than(intent: SendIntent, now: datetime | None) -> datetime:
+    """The time, but not from before the intent became uncertain.
+
+    The clock may have been set back since, and a finding would seem to be about what was before.
+    """
+    return max(now or database_now(), intent.status_at)
 
 
 def _elsewhere(intent: SendIntent) -> AlreadyDecided:

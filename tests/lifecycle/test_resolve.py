@@ -331,6 +331,17 @@ def test_not_accepted_waits_for_a_second_operator(uncertain: SendIntent) -> None
     ]
 
 
+def test_a_finding_is_not_forgotten_when_the_clock_was_set_back(uncertain: SendIntent) -> None:
+    now = uncertain.status_at - timedelta(seconds=3)
+    finding = {"value": "their log", "note": "not in their log", "now": now}
+    marked = resolve.mark_not_accepted(uncertain.pk, person=operator(uncertain), **finding)
+
+    assert resolve.awaiting_confirmation(marked) is not None
+
+    again = resolve.confirm_not_accepted(marked.pk, person=operator(marked), now=now)
+    assert (again.status, again.in_doubt) == (Status.DEAD_LETTER, False)
+
+
 def test_nobody_confirms_their_own_finding(uncertain: SendIntent) -> None:
     person = operator(uncertain)
     mark_not_accepted(uncertain, person)
