@@ -12,7 +12,7 @@ from sends.conf import conf
 from sends.lifecycle.intake import Taken
 from sends.models import Attempt, Delivery, Evidence, Run, SendIntent, Switch, Verdict
 from sends.reports.waiting import Waiting
-from sends.rules.next_steps import next_step
+from sends.rules.next_steps import Step, next_step
 from sends.rules.statuses import Status
 
 API = f"{conf.url}/api/v1"
@@ -42,7 +42,7 @@ class Short(Schema):
     version: int
     idempotency_key: str
     digest: str
-    next_step: str
+    next_step: Step
     sentence: str
     run: RunName | None
     subject: str

@@ -34,6 +34,14 @@ from sends.rules.statuses import Status
 
 router = Router(tags=["intents"])
 
+KEY = {
+    "in": "header",
+    "name": "Idempotency-Key",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "Another place for `action_key`.",
+}
+
 MOST = 100
 # Ids sort by the clock of the machine that made them, `created_at` is the database's.
 CLOCKS_DIFFER_BY = timedelta(hours=1)
@@ -52,13 +60,13 @@ Named = Annotated[str, AfterValidator(_without_nul)]
     "/intents",
     auth=Bearer(Scope.SUBMIT),
     response={201: Answer, 200: Answer, **PROBLEMS},
-    openapi_extra=body_of(Proposal),
+    openapi_extra=body_of(Proposal) | {"parameters": [KEY]},
 )
 def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
     """Propose a message. 201 when it was taken in, 200 when an earlier request had been.
 
-    The header `Idempotency-Key` is another place for `action_key`. Repeating the same request is
-    always safe: it is answered with the first intent and its present status.
+    Repeating the same request is always safe: it is answered with the first intent and its present
+    status, and `replayed` is true. The same `action_key` with other content is refused.
     """
     key = request.headers.get("Idempotency-Key")
     proposal = parse(document(request), header_key=key)
@@ -111,17 +119,16 @@ def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
 @router.get("/intents", auth=Bearer(Scope.READ), response={200: Page, **PROBLEMS})
 def listed(
     request: HttpRequest,
-    status: Annotated[list[Status], Query()] = [],  # noqa: B006
-    run: Named | None = None,
+    status: Annotated[list[Status], Query(description="May be given several times.")] = [],  # noqa: B006
+    run: Annotated[Named | None, Query(description="The name you gave it.")] = None,
     action_key: Named | None = None,
-    since: Moment | None = None,
-    cursor: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=MOST)] = 50,
+    since: Annotated[Moment | None, Query(description="Created then or later.")] = None,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="How many to a page.")] = 50,
 ) -> Any:
     """This agent's intents, newest first, a page at a time.
 
-    `since` is a time of creation; `status` may be given several times. `next_cursor` is for the
-    parameter `cursor` of the next request; it is null on the last page.
+    `next_cursor` is null on the last page. What is created meanwhile does not shift the pages.
     """
     _refuse_unknown(request)
     now = database_now()

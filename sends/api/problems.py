@@ -49,6 +49,7 @@ TITLES: dict[str, str] = {
 }
 STEPS: dict[str, Step] = {
     "not_json": Step.FIX,
+    "method_not_allowed": Step.FIX,
     "wrong_fields": Step.FIX,
     "media_type": Step.FIX,
     "length_required": Step.FIX,
@@ -142,7 +143,6 @@ def method_not_allowed(request: HttpRequest, answer: HttpResponseBase) -> HttpRe
         405,
         "method_not_allowed",
         f"{request.path} takes {answer['Allow']}, not {request.method}.",
-        next_step=Step.FIX,
     )
     said["Allow"] = answer["Allow"]
     return said

@@ -16,9 +16,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from sends.rules.addresses import domain_of
 from sends.rules.keys import ACTION_KEY, ACTION_KEY_RULE, canonical
@@ -262,6 +264,12 @@ class Box(Fields):
     @classmethod
     def _from_string(cls, value: Any) -> Any:
         return _parted(value) if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
 
     @property
     def mailbox(self) -> Mailbox:

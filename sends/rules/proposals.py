@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from sends.rules.addresses import normal
 from sends.rules.fields import (
     LONE_SURROGATE,
+    MAX_METADATA_BYTES,
     MAX_RECIPIENTS,
     ActionKey,
     Body,
@@ -62,29 +63,59 @@ class Proposal(Fields):
     one version says, and when and why.
     """
 
-    action_key: ActionKey | None = None
-    run: Label | None = None
-    triggered_by: Label | None = None
-    purpose: Label | None = None
-    workflow: Label | None = None
-    template: Label | None = None
-    context: Any = None
-    context_hash: ContextHash | None = None
-    sender: Box | None = None
-    to: Boxes = Field(default_factory=list)
-    cc: Boxes = Field(default_factory=list)
-    bcc: Boxes = Field(default_factory=list)
-    reply_to: ReplyTo = Field(default_factory=list)
-    subject: Line = ""
-    text: Body | None = None
-    html: Body | None = None
-    headers: Headers = Field(default_factory=dict)
-    in_reply_to: MessageId | None = None
-    references: References = Field(default_factory=list)
-    reason: Reason = ""
-    not_before: Moment | None = None
-    deadline: Moment | None = None
-    metadata: Metadata = Field(default_factory=dict)
+    action_key: ActionKey | None = Field(
+        None,
+        description="Your name for this message, the same when you repeat the request. No personal "
+        "data. May be left out with `run`, `template` and `context` or `context_hash`: then it is "
+        "derived from them and the recipients.",
+    )
+    run: Label | None = Field(
+        None, description="Your name for this execution. Runs can be halted, and have a budget."
+    )
+    triggered_by: Label | None = Field(
+        None, description="The id of the event that caused this. It is answered once per `purpose`."
+    )
+    purpose: Label | None = Field(None, description="What the answer to that event is for.")
+    workflow: Label | None = Field(None, description="The kind of work, for people to read.")
+    template: Label | None = Field(None, description="Its name; approval policy may go by it.")
+    context: Any = Field(
+        None, description="What the template was filled with. Only its hash is kept."
+    )
+    context_hash: ContextHash | None = Field(None, description="Your own hash of the context.")
+    sender: Box | None = Field(
+        None, description="One of the senders set up here; the agent's own where it is left out."
+    )
+    to: Boxes = Field(
+        default_factory=list,
+        description="Mailboxes: `jo@example.org`, `Jo <jo@example.org>`, or objects with `name` "
+        "and `address`. At least one in `to`, `cc` or `bcc`; each address once.",
+    )
+    cc: Boxes = Field(default_factory=list, description="Mailboxes.")
+    bcc: Boxes = Field(default_factory=list, description="Mailboxes, in the envelope only.")
+    reply_to: ReplyTo = Field(default_factory=list, description="Where answers are to go.")
+    subject: Line = Field("", description="One line.")
+    text: Body | None = Field(None, description="The plain text. Give it, or `html`, or both.")
+    html: Body | None = Field(None, description="The formatted text.")
+    headers: Headers = Field(
+        default_factory=dict,
+        description="Further headers by name. Those with a field of their own are refused, and "
+        "those that give a provider orders.",
+    )
+    in_reply_to: MessageId | None = Field(
+        None, description="The Message-ID that this answers: `<id@example.com>`."
+    )
+    references: References = Field(
+        default_factory=list, description="The Message-IDs of the thread, oldest first."
+    )
+    reason: Reason = Field("", description="Why you write this. The approver reads it.")
+    not_before: Moment | None = Field(
+        None, description="Not sent before: `2027-07-01T09:30:00Z` (RFC 3339, with its zone)."
+    )
+    deadline: Moment | None = Field(None, description="Cancelled if it could not be sent by then.")
+    metadata: Metadata = Field(
+        default_factory=dict,
+        description=f"Anything of your own, given back; at most {MAX_METADATA_BYTES:,} bytes.",
+    )
 
     @property
     def recipients(self) -> list[str]:
@@ -159,7 +190,7 @@ def _no_key(given: Mapping[str, Any]) -> Iterator[Wrong]:
 class Withdrawal(Fields):
     """Why an agent takes a message back."""
 
-    reason: Reason = ""
+    reason: Reason = Field("", description="Why. People read it.")
 
 
 # The whole proposal

@@ -6,7 +6,10 @@ import pytest
 from django.test import Client
 
 from sends.api import problems
-from sends.rules.proposals import Proposal
+from sends.api.reference import PROPOSAL
+from sends.rules.next_steps import Step
+from sends.rules.proposals import Proposal, parse
+from sends.rules.statuses import Status
 
 pytestmark = pytest.mark.django_db
 
@@ -29,6 +32,7 @@ def test_openapi_names_every_address_and_every_field(client: Client) -> None:
     post = described["paths"]["/api/v1/intents"]["post"]
     schema = post["requestBody"]["content"]["application/json"]["schema"]
     assert set(schema["properties"]) == set(Proposal.model_fields)
+    assert [one["name"] for one in post["parameters"]] == ["Idempotency-Key"]
     assert set(post["responses"]) >= {"200", "201", "400", "401", "403", "409", "422"}
     assert post["security"]
 
@@ -48,7 +52,26 @@ def test_the_page_for_people_needs_no_script_and_no_style(client: Client) -> Non
     text = page.content.decode()
     assert page.status_code == 200
     assert "<script" not in text
-    assert "style=" not in text
+    assert not re.search(r"\sstyle=", text)
     assert "POST /api/v1/intents" in text
     assert all(f'id="{code}"' in text for code in problems.TITLES)
     assert all(f"<code>{name}</code>" in text for name in Proposal.model_fields)
+
+
+def test_the_page_tells_a_newcomer_what_each_field_and_status_means(client: Client) -> None:
+    text = client.get("/api/v1/docs").content.decode()
+    assert all(field.description for field in Proposal.model_fields.values())
+    assert "`" not in text
+    assert all(f"<code>{status}</code>" in text for status in Status)
+    assert all(step.label in text for step in Step)
+
+
+def test_the_example_of_the_page_is_a_proposal() -> None:
+    parse(PROPOSAL)
+
+
+def test_a_mailbox_is_described_in_both_its_forms(client: Client) -> None:
+    described = client.get("/api/v1/openapi.json").json()
+    body = described["paths"]["/api/v1/intents"]["post"]["requestBody"]["content"]
+    forms = body["application/json"]["schema"]["properties"]["to"]["items"]["anyOf"]
+    assert [form["type"] for form in forms] == ["string", "object"]
