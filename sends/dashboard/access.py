@@ -28,20 +28,36 @@ def for_role(role: Role) -> Callable[[View], View]:
     """Let a view answer those alone who have `role` or one that includes it.
 
     Who is not signed in is sent to do so, and comes back to the page the request came from: what
-    was posted is not, so that signing in decides nothing. What is answered is kept by no cache.
+    was posted is not, so that signing in decides nothing.
     """
 
     def decorate(view: View) -> View:
         @wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             response = _answer(view, role, request, *args, **kwargs)
-            add_never_cache_headers(response)
             patch_vary_headers(response, ["HX-Request"])
             return response
 
         return guarded
 
     return decorate
+
+
+def kept_by_no_cache(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware around all others: no answer is kept that does not say for how long it may be.
+
+    Not those either that refuse: the page that says 404 has the counts of a tenant around it.
+    """
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if "Cache-Control" not in response:
+            add_never_cache_headers(response)
+        return response
+
+    return middleware
 
 
 def _answer(

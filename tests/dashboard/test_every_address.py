@@ -1,0 +1,180 @@
+"""Every address there is, asked by everybody there can be: what each of them gets."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from sends.lifecycle.anomalies import open_anomaly
+from sends.models import AnomalyKind, Role, Tenant, database_now
+from sends.reports.deadletters import grouped
+from sends.rules.statuses import Status
+from tests.factories import make_agent_at, make_intent, make_person, make_run, make_tenant
+
+pytestmark = pytest.mark.django_db
+
+WHO = (*Role, "nobody", "a stranger")  # the last is the admin of another tenant
+
+# What is answered to a GET and to a POST of an empty form: one status for everybody, or one each
+# for a viewer, an approver, an operator, an admin, for who is not signed in, and for a stranger.
+TABLE = {
+    "": ("302", "405"),
+    "anomalies/": ("200 200 200 200 302 200", "405"),
+    "anomalies/<uuid:anomaly_id>/close/": ("405", "403 403 403 422 302 404"),
+    "api/v1/": ("404", "404"),
+    "api/v1/docs": ("200", "405"),
+    "api/v1/intents": ("401", "401"),
+    "api/v1/intents/<uuidstr:intent_id>": ("401", "405"),
+    "api/v1/intents/<uuidstr:intent_id>/versions": ("405", "401"),
+    "api/v1/intents/<uuidstr:intent_id>/withdraw": ("405", "401"),
+    "api/v1/openapi.json": ("200", "405"),
+    "api/v1/runs/<path:run_id>": ("401", "405"),
+    "approvals/": ("200 200 200 200 302 200", "405"),
+    "approvals/<int:number>/": ("200 200 200 200 302 404", "405"),
+    "dead-letters/": ("200 200 200 200 302 200", "405"),
+    "dead-letters/<slug:group>/": ("200 200 200 200 302 200", "405"),
+    "dead-letters/<slug:group>/close/": ("405", "403 403 422 422 302 422"),
+    "dead-letters/<slug:group>/reopen/": ("405", "403 403 422 422 302 422"),
+    "dead-letters/<slug:group>/requeue/": ("405", "403 403 422 422 302 422"),
+    "healthz": ("200", "405"),
+    "live/": ("200 200 200 200 401 200", "405"),
+    "login/": ("200", "200"),
+    "logout/": ("405", "302"),
+    "messages/": ("200 200 200 200 302 200", "405"),
+    "messages/<int:number>/": ("200 200 200 200 302 404", "405"),
+    "messages/<int:number>/approve/": ("405", "403 409 409 409 302 404"),
+    "messages/<int:number>/ask-provider/": ("405", "403 403 409 409 302 404"),
+    "messages/<int:number>/cancel/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
+    "messages/<int:number>/confirm-not-accepted/": ("405", "403 403 422 422 302 404"),
+    "messages/<int:number>/edit/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
+    "messages/<int:number>/follow-up/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
+    "messages/<int:number>/mark-accepted/": ("405", "403 403 422 422 302 404"),
+    "messages/<int:number>/mark-not-accepted/": ("405", "403 403 422 422 302 404"),
+    "messages/<int:number>/replay/": ("405", "403 403 422 422 302 404"),
+    "messages/<int:number>/resend/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
+    "messages/<int:number>/retry-now/": ("405", "403 403 422 422 302 404"),
+    "messages/<int:number>/send-back/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
+    "messages/<int:number>/undo/": ("405", "403 409 409 409 302 404"),
+    "messages/<int:number>/v/<int:version>/": ("200 200 200 200 302 404", "405"),
+    "parts/": ("200", "200"),
+    "payload/<str:digest>/html/": ("403 200 200 200 302 404", "405"),
+    "payload/<str:digest>/raw/": ("403 200 200 200 302 404", "405"),
+    "payload/<str:digest>/text/": ("403 200 200 200 302 404", "405"),
+    "runs/": ("200 200 200 200 302 200", "405"),
+    "runs/<uuid:run_id>/": ("200 200 200 200 302 404", "405"),
+    "runs/<uuid:run_id>/cancel/": ("405", "403 403 422 422 302 404"),
+    "runs/<uuid:run_id>/halt/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
+    "runs/<uuid:run_id>/resume/": ("405", "403 403 422 422 302 404"),
+    "switches/<uuid:scope>/off/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
+    "switches/<uuid:scope>/on/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
+    "uncertain/": ("200 200 200 200 302 200", "405"),
+    "uncertain/<int:number>/": ("200 200 200 200 302 404", "405"),
+    "webhooks/<slug:account>": ("405", "401"),
+}
+
+
+def routes(resolver: URLResolver, before: str = "") -> Iterator[str]:
+    for pattern in resolver.url_patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLPattern):
+            yield route
+        else:
+            yield from routes(pattern, route)
+
+
+class World(NamedTuple):
+    """A tenant in which there is something of everything."""
+
+    tenant: Tenant
+    values: dict[str, Any]
+
+    def address(self, route: str) -> str:
+        """The address of what there is: of the uncertain email where that is the room."""
+        values = self.values
+        if route.startswith("uncertain/") or any(verb in route for verb in SETTLING):
+            values = {**values, "number": values["uncertain_number"]}
+        return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: str(values[found[1]]), route)
+
+    def client(self, who: Role | str, **options: Any) -> Client:
+        client = Client(**options)
+        if isinstance(who, Role):
+            client.force_login(make_person(self.tenant, who))
+        elif who == "a stranger":
+            client.force_login(make_person(make_tenant(), Role.ADMIN))
+        return client
+
+
+SETTLING = ("/replay/", "/ask-provider/", "/mark-", "/confirm-")
+OURS = "Only for us"
+
+
+@pytest.fixture
+def world():
+    agent = make_agent_at()
+    run = make_run(agent)
+    waiting = make_intent(agent, run=run, subject=OURS, html="<p>Hello</p>")
+    uncertain = make_intent(agent, subject=OURS, status=Status.UNCERTAIN)
+    make_intent(agent, subject=OURS, status=Status.DEAD_LETTER)
+    odd = make_intent(agent, subject=OURS, status=Status.CANCELLED)
+    now = database_now()
+    anomaly = open_anomaly(odd, kind=AnomalyKind.ACCEPTED_UNSENT, detail=OURS, now=now)
+    (group,) = grouped(agent.tenant).groups
+    values = {
+        "number": waiting.action.number,
+        "uncertain_number": uncertain.action.number,
+        "version": waiting.version,
+        "scope": agent.tenant_id,
+        "digest": waiting.digest,
+        "group": group.signature.id,
+        "run_id": run.pk,
+        "anomaly_id": anomaly.pk,
+        "intent_id": waiting.pk,
+        "account": agent.sender.account.slug,
+    }
+    return World(agent.tenant, values)
+
+
+def test_the_table_names_every_address():
+    assert sorted(set(routes(get_resolver()))) == sorted(TABLE)
+
+
+@pytest.mark.parametrize("route", TABLE)
+def test_everybody_gets_what_the_table_says(world, route):
+    address = world.address(route)
+    for method, cells in zip(("GET", "POST"), TABLE[route], strict=True):
+        expected = cells.split() * (1 if " " in cells else len(WHO))
+        for who, status in zip(WHO, expected, strict=True):
+            answer = world.client(who).generic(method, address)
+            assert answer.status_code == int(status), (method, who)
+            assert_guarded(answer, route)
+            if not isinstance(who, Role):
+                assert OURS not in answer.text, (method, who)
+
+
+def assert_guarded(answer, route):
+    """No answer may be framed, guessed at or kept, nor those that refuse: their page has a frame
+    with the names and counts of a tenant."""
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert "no-store" in answer["Cache-Control"]
+    if route.startswith("payload/") and answer.status_code == 200:
+        assert "frame-ancestors 'self'" in answer["Content-Security-Policy"]
+    else:
+        assert answer["X-Frame-Options"] == "DENY"
+        assert "frame-ancestors 'none'" in answer["Content-Security-Policy"]
+
+
+OTHERS_SPEAK_HERE = ("api/", "webhooks/")  # programs, which are known by a secret of their own
+
+
+FORMS = [r for r in TABLE if TABLE[r][1] != "405" and not r.startswith(OTHERS_SPEAK_HERE)]
+
+
+@pytest.mark.parametrize("route", FORMS)
+def test_a_form_of_another_site_is_refused(world, route):
+    for who in (Role.ADMIN, "nobody"):
+        answer = world.client(who, enforce_csrf_checks=True).post(world.address(route))
+        assert answer.status_code == 403, who
+        assert_guarded(answer, "")
