@@ -5,7 +5,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
@@ -31,7 +31,7 @@ from sends.providers.adapter import AccountFacts, Adapter, Request, Submission
 from sends.providers.credentials import CredentialError
 from sends.providers.http import clock
 from sends.providers.registry import adapter_for
-from sends.rules.contracts import Contract
+from sends.rules.contracts import Contract, Recovery
 from sends.rules.outcomes import Outcome
 from sends.rules.payloads import seal, thaw
 from sends.rules.statuses import Status
@@ -246,6 +246,9 @@ def open_attempt(intent: SendIntent, worker: str, now: datetime, clock_now: floa
     adapter = adapter_for(account.provider)
     contract = contract_of(account)
     facts = facts_of(account)
+    if not _may_go_again(intent, contract, now):
+        _stop(intent, "the provider's contract does not cover a repeat of it any more", now)
+        return None
     request, fault = _request(intent, adapter, facts)
     if request is not None and _would_differ(intent, request, account):
         _stop(intent, "the request would differ from the one that may have arrived", now)
@@ -290,7 +293,7 @@ def open_attempt(intent: SendIntent, worker: str, now: datetime, clock_now: floa
         contract=contract,
         request=request,
         fault=fault,
-        not_after=clock_now + (lease - account.request_deadline).total_seconds(),
+        not_after=clock_now + _time_left(intent, contract, lease, now).total_seconds(),
     )
     return Opened(Move(intent, Status.IN_FLIGHT, leased), attempt, claimed)
 
@@ -310,6 +313,35 @@ def _request(
     except Exception as error:
         logger.exception("intent %s: the request could not be built", intent.pk)
         return None, f"{type(error).__name__}: {error}"
+
+
+def _may_go_again(intent: SendIntent, contract: Contract, now: datetime) -> bool:
+    """Whether the contract in force covers a repeat of what may have arrived.
+
+    Operators may have tightened it since the retry was scheduled.
+    """
+    until = _window_ends(intent, contract)
+    return until is None or (contract.may_replay and now < until)
+
+
+def _window_ends(intent: SendIntent, contract: Contract) -> datetime | None:
+    """The last moment at which a repeat may begin; None where there is nothing to repeat."""
+    keeps_token = contract.recovery is Recovery.ONE_SHOT and intent.token_stored
+    if intent.window_opened_at is None or keeps_token:
+        return None
+    return contract.replay_until(intent.window_opened_at)
+
+
+def _time_left(
+    intent: SendIntent, contract: Contract, lease: timedelta, now: datetime
+) -> timedelta:
+    """How long its first byte may still leave, should this worker stand still meanwhile."""
+    ends = [
+        now + lease - contract.request_deadline,
+        _window_ends(intent, contract),
+        intent.deadline,
+    ]
+    return min(end for end in ends if end is not None) - now
 
 
 def _would_differ(intent: SendIntent, request: Request, account: Account) -> bool:

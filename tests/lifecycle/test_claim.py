@@ -1,0 +1,104 @@
+"""What a claim takes, what it leaves, and until when the first byte may go."""
+
+from datetime import timedelta
+
+import pytest
+
+from sends.lifecycle.claim import Claimed, claim
+from sends.lifecycle.settle import settle
+from sends.lifecycle.submit import Submitted
+from sends.models import Account, SendIntent, database_now
+from sends.providers.http import clock
+from sends.rules.outcomes import Happened, Phase
+from sends.rules.statuses import Status
+from tests.factories import make_agent_at, make_intent
+
+pytestmark = pytest.mark.django_db
+
+NO_ANSWER = Happened(phase=Phase.SENT, error="deadline")
+
+
+@pytest.fixture(autouse=True)
+def credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDBOX_KEY", "sandbox_test_key")
+
+
+def queued(**options: object) -> SendIntent:
+    agent = make_agent_at(options={"contract": "replay"} | options)
+    return make_intent(agent, status=Status.QUEUED)
+
+
+def claim_one() -> Claimed:
+    [claimed] = claim("test", at_most=1)
+    return claimed
+
+
+def make_due(intent: SendIntent) -> None:
+    SendIntent.objects.filter(pk=intent.pk).update(
+        next_attempt_at=database_now(), not_sooner_than=None
+    )
+
+
+def in_doubt(**options: object) -> SendIntent:
+    """Tried once without an answer, and due for a replay."""
+    intent = queued(**options)
+    settle([Submitted(claim_one(), NO_ANSWER)])
+    make_due(intent)
+    intent.refresh_from_db()
+    assert (intent.status, intent.in_doubt) == (Status.RETRY_SCHEDULED, True)
+    return intent
+
+
+@pytest.mark.parametrize(
+    "tightened",
+    [
+        {"no_replay": True},
+        {"replay_window": timedelta(seconds=21)},
+        {"options": {"contract": "none"}},
+    ],
+    ids=["no replay at all", "a window that is over", "another plan"],
+)
+def test_a_contract_tightened_since_the_retry_was_scheduled_binds_the_retry(
+    tightened: dict[str, object],
+) -> None:
+    intent = in_doubt()
+    SendIntent.objects.filter(pk=intent.pk).update(
+        window_opened_at=database_now() - timedelta(seconds=2)
+    )
+    Account.objects.update(**tightened)
+
+    assert claim("test", at_most=1) == []
+
+    intent.refresh_from_db()
+    assert intent.status == Status.UNCERTAIN
+    assert intent.attempts.count() == 1
+
+
+def test_what_may_have_arrived_is_not_repeated_past_the_window_by_a_worker_that_stood_still() -> (
+    None
+):
+    intent = in_doubt(window_seconds=60)
+    assert intent.replay_until is not None
+    before = clock()
+
+    replay = claim_one()
+
+    left = (intent.replay_until - database_now()).total_seconds()
+    assert replay.not_after - before <= left + 1
+    assert left < 41
+
+
+def test_a_worker_that_stood_still_sends_nothing_past_the_deadline_of_the_email() -> None:
+    agent = make_agent_at(options={"contract": "replay"})
+    deadline = database_now() + timedelta(seconds=30)
+    make_intent(agent, status=Status.QUEUED, deadline=deadline)
+    before = clock()
+
+    assert claim_one().not_after - before <= 30
+
+
+def test_a_first_attempt_may_begin_as_long_as_its_answer_can_come_before_the_lease_ends() -> None:
+    queued(window_seconds=60)
+    before = clock()
+
+    assert 99 <= claim_one().not_after - before <= 101
