@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
@@ -27,8 +27,7 @@ from sends.models import (
     database_now,
     new_id,
 )
-from sends.providers.adapter import AccountFacts, Adapter, Request, Submission
-from sends.providers.credentials import CredentialError
+from sends.providers.adapter import AccountFacts, Adapter, ProviderError, Request, Submission
 from sends.providers.http import clock
 from sends.providers.registry import adapter_for
 from sends.rules.contracts import Contract, Recovery
@@ -101,23 +100,21 @@ def claim(worker: str, *, at_most: int) -> list[Claimed]:
         intents = _lock_due(candidates, now)
         stopped = _stop_suppressed(intents, now)
         altered = {i.pk for i in intents if not _is_what_was_approved(i)}
-        unreadable: dict[uuid.UUID, str] = {}
+        unusable: dict[uuid.UUID, str] = {}
         opened: list[Opened] = []
         for intent in intents:
             if intent.pk in stopped | altered:
                 continue
             try:
                 one = open_attempt(intent, worker, now, clock_now)
-            except CredentialError as error:
-                unreadable[intent.account_id] = str(error)
+            except ProviderError as error:
+                unusable[intent.account_id] = str(error)
             else:
                 opened += [one] if one else []
         move_all((one.move for one in opened), now=now)
         Attempt.objects.bulk_create(one.attempt for one in opened)
-    for intent_id in altered:
-        _report_altered(intent_id)
-    for account_id, reason in unreadable.items():
-        turn_off(account_id, by="system", reason=reason, cause=Cause.BLOCKED)
+    _each(altered, _report_altered)
+    _each(unusable, lambda account_id: _block(account_id, unusable[account_id]))
     return [one.claimed for one in opened]
 
 
@@ -224,14 +221,32 @@ def _stop(intent: SendIntent, reason: str, now: datetime) -> None:
 
 
 def _is_what_was_approved(intent: SendIntent) -> bool:
-    return seal(bytes(intent.payload.body)) == intent.digest == intent.approved_digest
+    return _is_intact(intent) and intent.digest == intent.approved_digest
+
+
+def _is_intact(intent: SendIntent) -> bool:
+    payload = getattr(intent, "payload", None)
+    return payload is not None and seal(bytes(payload.body)) == intent.digest
+
+
+def _each(keys: Iterable[uuid.UUID], step: Callable[[uuid.UUID], None]) -> None:
+    """What follows a claim: that is committed, and a fault here must not keep it from going."""
+    for key in keys:
+        try:
+            step(key)
+        except Exception:
+            logger.exception("%s: what follows its claim failed", key)
+
+
+def _block(account_id: uuid.UUID, reason: str) -> None:
+    turn_off(account_id, by="system", reason=reason, cause=Cause.BLOCKED)
 
 
 def _report_altered(intent_id: uuid.UUID) -> None:
     """The stored bytes are not those that were approved: nothing of this action is sent."""
     with transaction.atomic():
         intent = lock_intent(intent_id)
-        if seal(bytes(intent.payload.body)) != intent.digest:
+        if not _is_intact(intent):
             open_anomaly(
                 intent,
                 kind=AnomalyKind.DIGEST_DIFFERS,
@@ -302,13 +317,13 @@ def _request(
     intent: SendIntent, adapter: Adapter, facts: AccountFacts
 ) -> tuple[Request | None, str]:
     """The request, or why there is none: the provider's API cannot say this, or our own fault."""
-    submission = Submission(
-        frozen=thaw(bytes(intent.payload.body)),
-        sender=sender_facts(intent.sender),
-        tag=intent.pk.hex,
-        wire_key=adapter.wire_key(intent.idempotency_key),
-    )
     try:
+        submission = Submission(
+            frozen=thaw(bytes(intent.payload.body)),
+            sender=sender_facts(intent.sender),
+            tag=intent.pk.hex,
+            wire_key=adapter.wire_key(intent.idempotency_key),
+        )
         return adapter.build(submission, facts), ""
     except Exception as error:
         logger.exception("intent %s: the request could not be built", intent.pk)

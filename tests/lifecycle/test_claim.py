@@ -4,14 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from sends.lifecycle import claim as claim_module
 from sends.lifecycle.claim import Claimed, claim
 from sends.lifecycle.settle import settle
 from sends.lifecycle.submit import Submitted
-from sends.models import Account, SendIntent, database_now
+from sends.models import Account, Cause, Payload, SendIntent, Switch, database_now
 from sends.providers.http import clock
 from sends.rules.outcomes import Happened, Phase
-from sends.rules.statuses import Status
+from sends.rules.statuses import HOLD_BITS, Hold, Status
 from tests.factories import make_agent_at, make_intent
+from tests.lifecycle.tampering import no_triggers
 
 pytestmark = pytest.mark.django_db
 
@@ -102,3 +104,59 @@ def test_a_first_attempt_may_begin_as_long_as_its_answer_can_come_before_the_lea
     before = clock()
 
     assert 99 <= claim_one().not_after - before <= 101
+
+
+def test_a_provider_that_nobody_knows_blocks_its_own_account_only() -> None:
+    stranger, good = queued(), queued()
+    Account.objects.filter(pk=stranger.account_id).update(provider="gone")
+
+    assert [one.intent_id for one in claim("test", at_most=2)] == [good.pk]
+
+    switch = Switch.objects.get(pk=stranger.account_id)
+    assert switch.causes == Cause.BLOCKED
+    assert "gone" in switch.block_reason
+
+
+def test_an_email_whose_bytes_cannot_be_read_stops_only_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad, good = queued(), queued()
+    thaw = claim_module.thaw
+
+    def thaw_all_but_one(body: bytes) -> object:
+        if body == bytes(bad.payload.body):
+            raise ValueError("made by another release")
+        return thaw(body)
+
+    monkeypatch.setattr(claim_module, "thaw", thaw_all_but_one)
+
+    claimed = {one.intent_id: one for one in claim("test", at_most=2)}
+
+    assert claimed[good.pk].request is not None
+    assert claimed[bad.pk].request is None
+    assert "another release" in claimed[bad.pk].fault
+
+
+def test_an_email_whose_bytes_are_gone_stops_only_itself() -> None:
+    bad, good = queued(), queued()
+    with no_triggers(Payload):
+        Payload.objects.filter(intent=bad).delete()
+
+    assert [one.intent_id for one in claim("test", at_most=2)] == [good.pk]
+
+    bad.refresh_from_db()
+    assert bad.holds == HOLD_BITS[Hold.ANOMALY]
+
+
+def test_what_follows_a_claim_and_fails_does_not_keep_it_from_being_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stranger, good = queued(), queued()
+    Account.objects.filter(pk=stranger.account_id).update(credential="env:NOWHERE_TO_BE_FOUND")
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise ConnectionError("the database is away")
+
+    monkeypatch.setattr(claim_module, "turn_off", fail)
+
+    assert [one.intent_id for one in claim("test", at_most=2)] == [good.pk]
