@@ -59,7 +59,8 @@ def cancel(
 def ask_cancel(run: Run) -> int:
     """Record on every unfinished intent of this run, and its dead letters, that it is to end.
 
-    Call it under the lock of the run's switch, with the run's end written. How many it is.
+    Call it under the lock of the run's switch, in the transaction that ends the run. How many
+    it is.
     """
     concerned: dict[str, Any] = {
         "run": run,
@@ -67,7 +68,7 @@ def ask_cancel(run: Run) -> int:
         "status__in": {*UNFINISHED, Status.DEAD_LETTER},
     }
     # Whoever writes a version or takes a rejection back holds the action's lock: we see what
-    # they did, or they see the run's end.
+    # they did, or they wait for us and see the run's end.
     _lock_in_order(Action.objects.filter(run=run))
     _lock_in_order(SendIntent.objects.filter(**concerned))
     return set_hold(Hold.CANCEL_ASKED, **concerned)

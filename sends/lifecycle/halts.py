@@ -138,10 +138,11 @@ def end_run(run: Run, *, person: Person, reason: str, now: datetime | None = Non
         now = now or database_now()
         require_role(person, run.tenant, Role.OPERATOR)
         fresh = _refuse_ended(run)
+        # The intents first, then the run: as a worker does that counts a retry of theirs.
+        asked = ask_cancel(run)
         fresh.ended_at, fresh.end_reason = now, reason
         fresh.save(update_fields=["ended_at", "end_reason"])
         run.ended_at, run.end_reason = now, reason
-        asked = ask_cancel(run)
         audit.record(
             tenant=run.tenant,
             actor=person.email,
@@ -164,8 +165,8 @@ def _unfinished(run: Run) -> list[uuid.UUID]:
 
 
 def _refuse_ended(run: Run) -> Run:
-    """The run, fresh and locked, unless it was ended. Its switch is locked before."""
-    fresh: Run = Run.objects.select_for_update(no_key=True).get(pk=run.pk)
+    """The run as it is, unless it was ended. Under the lock of its switch it stays so."""
+    fresh: Run = Run.objects.get(pk=run.pk)
     if fresh.ended_at is not None:
         raise RunEnded(
             f"This run was ended at {moment(fresh.ended_at)}: {fresh.end_reason}",

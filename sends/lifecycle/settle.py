@@ -4,6 +4,7 @@ import logging
 import random
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,12 +57,14 @@ BLOCKED_WAIT = timedelta(seconds=1)
 class Aftermath:
     """What a group of results changes, and what follows once that is committed.
 
-    `moves` and `closings` are written together by `write`, in the transaction that decided them.
-    The rest comes after it; each part can fail and be repeated alone.
+    `moves`, `closings` and the `retries` of each run are written together by `write`, in the
+    transaction that decided them. The rest comes after it; each part can fail and be repeated
+    alone.
     """
 
     moves: list[Move] = field(default_factory=list)
     closings: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    retries: Counter[uuid.UUID] = field(default_factory=Counter)
     accepted: list[uuid.UUID] = field(default_factory=list)
     blocked: dict[uuid.UUID, str] = field(default_factory=dict)
     late: list[Submitted] = field(default_factory=list)
@@ -73,6 +76,9 @@ class Aftermath:
         if self.accepted:
             waiting = Delivery.objects.filter(intent__in=self.accepted, state=DeliveryState.WAITING)
             waiting.update(state=DeliveryState.ACCEPTED, changed_at=now)
+        # Runs are locked after intents, and by id: two that save at once would meet halfway.
+        for run_id, count in sorted(self.retries.items()):
+            Run.objects.filter(pk=run_id).update(retries_used=F("retries_used") + count)
 
 
 def settle(results: Sequence[Submitted]) -> None:
@@ -292,7 +298,8 @@ def _act(
         case decisions.RetryAt(at, in_doubt, not_sooner, until):
             columns |= {"next_attempt_at": at, "not_sooner_than": not_sooner}
             columns |= {"in_doubt": in_doubt, "replay_until": until}
-            _count_retry(intent)
+            if intent.run_id is not None:
+                after.retries[intent.run_id] += 1
         case decisions.Release():
             to = Status.RETRY_SCHEDULED if intent.in_doubt else Status.QUEUED
             columns = {"next_attempt_at": now, "tries": intent.tries - 1}
@@ -330,11 +337,6 @@ def _uncertain(
         "replay_until": contract.replay_until(opened) if opened and contract.may_replay else None,
         "not_sooner_than": max(asked, now + contract.settle_time),
     }
-
-
-def _count_retry(intent: SendIntent) -> None:
-    if intent.run_id is not None:
-        Run.objects.filter(pk=intent.run_id).update(retries_used=F("retries_used") + 1)
 
 
 def _log(

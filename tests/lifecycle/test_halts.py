@@ -1,5 +1,6 @@
 """Stopping is easy, starting is deliberate; and an ended run leaves nothing to be sent."""
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -7,8 +8,11 @@ from typing import Any
 import pytest
 
 from sends.lifecycle import audit, halts
+from sends.lifecycle import settle as settle_module
+from sends.lifecycle.claim import claim
 from sends.lifecycle.refusals import AlreadyDecided, Invalid, NotAllowed, Refused, RunEnded
 from sends.lifecycle.review import edit
+from sends.lifecycle.submit import Submitted
 from sends.lifecycle.transitions import move
 from sends.models import (
     Agent,
@@ -23,10 +27,15 @@ from sends.models import (
     Switch,
     database_now,
 )
+from sends.rules.outcomes import Happened, Phase
 from sends.rules.payloads import thaw
 from sends.rules.statuses import ACCEPTED, HOLD_BITS, UNFINISHED, Hold, Status
 from tests.factories import make_agent_at, make_intent, make_person, make_run, make_tenant
-from tests.lifecycle.races import at_once
+from tests.lifecycle.races import (
+    PATIENCE_SECONDS,
+    at_once,
+    wait_until_someone_waits_for_a_lock,
+)
 
 S = Status
 ASKED = HOLD_BITS[Hold.CANCEL_ASKED]
@@ -273,3 +282,35 @@ def test_a_version_written_while_its_run_ends_is_not_left_to_be_sent(round_: int
     assert isinstance(edited, SendIntent | Refused)
     left = SendIntent.objects.filter(run=run).exclude(status__in={*ACCEPTED, S.SUPERSEDED})
     assert set(left.values_list("status", flat=True)) == {S.CANCELLED}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_run_ends_while_a_result_of_it_is_being_saved(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SANDBOX_KEY", "sandbox_test_key")
+    agent = make_agent_at(options={"contract": "replay"})
+    run = make_run(agent)
+    operator = make_person(agent.tenant, Role.OPERATOR)
+    intent = make_intent(agent, run=run, status=S.QUEUED)
+    [claimed] = claim("test", at_most=1)
+    no_answer = Submitted(claimed, Happened(phase=Phase.SENT, error="deadline"))
+    locked = threading.Event()
+    decide = settle_module.settle_attempt
+
+    def wait_and_decide(*args: Any, **kwargs: Any) -> None:
+        locked.set()
+        wait_until_someone_waits_for_a_lock()
+        decide(*args, **kwargs)
+
+    def end_the_run() -> halts.Ended:
+        assert locked.wait(PATIENCE_SECONDS)
+        return halts.end_run(run, person=operator, reason="wrong list")
+
+    monkeypatch.setattr(settle_module, "settle_attempt", wait_and_decide)
+
+    saved, ended = at_once(lambda: settle_module.settle([no_answer]), end_the_run)
+
+    assert saved is None
+    assert ended == halts.Ended(cancelled=0, waiting=1)
+    intent.refresh_from_db()
+    assert (intent.status, intent.holds) == (S.RETRY_SCHEDULED, ASKED)
+    assert Run.objects.get(pk=run.pk).retries_used == 1
