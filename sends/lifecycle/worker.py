@@ -6,7 +6,7 @@ import os
 import queue
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -110,12 +110,16 @@ class _Drain:
     def _start(self, pool: ThreadPoolExecutor) -> int:
         """Claim no more than there are free threads, so that nothing claimed has to wait."""
         claimed = claim(self.name, at_most=conf.worker_threads - self.on_the_wire)
-        ready = [c for c in claimed if not c.needs_mark]
-        for taken in ready + dispatch([c for c in claimed if c.needs_mark]):
+        # First what counts as on the wire already: marking the others may fail.
+        self._send(pool, [c for c in claimed if not c.needs_mark])
+        self._send(pool, dispatch([c for c in claimed if c.needs_mark]))
+        return len(claimed)
+
+    def _send(self, pool: ThreadPoolExecutor, ready: Sequence[Claimed]) -> None:
+        for claimed in ready:
             self.on_the_wire += 1
             self.made += 1
-            pool.submit(self._submit, taken)
-        return len(claimed)
+            pool.submit(self._submit, claimed)
 
     def _submit(self, claimed: Claimed) -> None:
         self.results.put(submit(claimed, _http()))
