@@ -62,6 +62,8 @@ class Supervisor:
     def __init__(self, grace: float) -> None:
         self.grace = grace
         self.asked = 0
+        self.beat = 0.0
+        self.heard_at = time.monotonic()
 
     def run(self) -> None:
         for number in STOPPING:
@@ -79,7 +81,7 @@ class Supervisor:
         conf.worker_stopping.touch()  # drains claim nothing more from now on
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self.started_at = time.time()
+        self.heard_at = time.monotonic()
         return subprocess.Popen(
             [sys.executable, str(settings.BASE_DIR / "manage.py"), "qcluster"],
             env=os.environ | {SUPERVISOR: str(os.getpid())},
@@ -97,10 +99,16 @@ class Supervisor:
         return self._stop(cluster)
 
     def _silence(self) -> float:
-        """Seconds since the cluster last finished a task, or was started."""
+        """Seconds since the cluster last finished a task, or was started.
+
+        By a clock that nobody sets, and that stands still while the machine sleeps: a jump of
+        the other one would end a healthy cluster in the middle of its requests.
+        """
         with suppress(FileNotFoundError):
-            return time.time() - max(conf.worker_beat.stat().st_mtime, self.started_at)
-        return time.time() - self.started_at
+            beat = conf.worker_beat.stat().st_mtime
+            if beat != self.beat:
+                self.beat, self.heard_at = beat, time.monotonic()
+        return time.monotonic() - self.heard_at
 
     def _stop(self, cluster: subprocess.Popen[bytes]) -> str:
         """Let it finish what is on the wire. SIGTERM goes to its main process only.
