@@ -1,13 +1,15 @@
 """Nothing is written while the ledger is not guarded."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.http import HttpResponse
 from django.test import RequestFactory
 
 from sends.guard import LedgerGuard
-from sends.lifecycle import worker
-from sends.models import triggers
+from sends.lifecycle import watchdog, worker
+from sends.models import SendIntent, database_now, triggers
 from sends.rules.statuses import Status
 from tests.factories import make_intent
 
@@ -48,3 +50,18 @@ def test_a_worker_sends_nothing_while_a_trigger_is_missing(without_a_trigger: No
 
     intent.refresh_from_db()
     assert intent.status == Status.QUEUED
+
+
+def test_nothing_is_tended_while_a_trigger_is_missing(without_a_trigger: None) -> None:
+    intent = make_intent()
+    long_ago = database_now() - timedelta(days=1)
+    SendIntent.objects.filter(pk=intent.pk).update(decide_by=long_ago)
+
+    watchdog.tend(sweep_too=True)
+
+    intent.refresh_from_db()
+    assert intent.status == Status.AWAITING_APPROVAL
+    triggers.install(connection)
+    watchdog.tend(sweep_too=True)
+    intent.refresh_from_db()
+    assert intent.status == Status.CANCELLED

@@ -5,14 +5,14 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from sends.conf import conf
 from sends.lifecycle import events, halts, review
 from sends.lifecycle.accounts import contract_of
 from sends.lifecycle.settle import LOST, Aftermath, follow_up, settle_attempt
 from sends.lifecycle.transitions import StaleIntent, lock_intent, move
-from sends.models import Attempt, ProviderEvent, SendIntent, database_now
+from sends.models import Attempt, ProviderEvent, SendIntent, database_now, triggers
 from sends.rules.outcomes import Happened, Outcome, Phase
 from sends.rules.statuses import Status
 
@@ -41,6 +41,9 @@ def tend(*, sweep_too: bool) -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            return
+        if absent := triggers.missing(connection):
+            logger.error("nothing is tended: the database lacks its triggers %s; migrate", absent)
             return
         events.apply_received()
         expire_leases()
