@@ -277,7 +277,7 @@ def open_attempt(intent: SendIntent, worker: str, now: datetime, clock_now: floa
         "lease_expires_at": now + lease,
         "attempt_count": intent.attempt_count + 1,
         "tries": intent.tries + 1,
-        "retrying_since": intent.retrying_since if intent.tries else now,
+        "retrying_since": _trying_since(intent, now),
     }
     if is_dispatched:
         leased |= _binding(request, account.scope)
@@ -311,6 +311,17 @@ def open_attempt(intent: SendIntent, worker: str, now: datetime, clock_now: floa
         not_after=clock_now + _time_left(intent, contract, lease, now).total_seconds(),
     )
     return Opened(Move(intent, Status.IN_FLIGHT, leased), attempt, claimed)
+
+
+def _trying_since(intent: SendIntent, now: datetime) -> datetime:
+    """When trying began: at the first attempt, and later by as long as it was held up since.
+
+    What was due and not claimed, since something was halted or nobody worked, was not tried in
+    that time.
+    """
+    if not intent.tries or intent.retrying_since is None or intent.next_attempt_at is None:
+        return now
+    return intent.retrying_since + (now - intent.next_attempt_at)
 
 
 def _request(

@@ -106,6 +106,20 @@ def test_a_first_attempt_may_begin_as_long_as_its_answer_can_come_before_the_lea
     assert 99 <= claim_one().not_after - before <= 101
 
 
+def test_the_time_in_which_it_was_held_up_is_not_time_of_trying() -> None:
+    intent = in_doubt()
+    began = intent.retrying_since
+    assert began is not None
+    halted_for = timedelta(hours=3)
+    SendIntent.objects.filter(pk=intent.pk).update(next_attempt_at=database_now() - halted_for)
+
+    claim_one()
+
+    intent.refresh_from_db()
+    assert intent.retrying_since is not None
+    assert halted_for <= intent.retrying_since - began < halted_for + timedelta(minutes=1)
+
+
 def test_a_provider_that_nobody_knows_blocks_its_own_account_only() -> None:
     stranger, good = queued(), queued()
     Account.objects.filter(pk=stranger.account_id).update(provider="gone")
