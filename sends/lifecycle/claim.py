@@ -399,6 +399,7 @@ def summary(contract: Contract) -> dict[str, Any]:
         "window_seconds": contract.safe_window.total_seconds(),
         "window_assumed": contract.window_is_assumed,
         "settle_seconds": contract.settle_time.total_seconds(),
+        "failures_remembered": contract.failures_remembered,
         "source": contract.source,
         "checked_on": contract.checked_on.isoformat(),
     }

@@ -120,6 +120,13 @@ def test_the_time_in_which_it_was_held_up_is_not_time_of_trying() -> None:
     assert halted_for <= intent.retrying_since - began < halted_for + timedelta(minutes=1)
 
 
+def test_an_attempt_keeps_whether_its_provider_remembers_refusals() -> None:
+    """A requeue asks: under the same key such a provider would only refuse it again."""
+    intent = queued()
+    claim_one()
+    assert intent.attempts.get().contract["failures_remembered"] is False
+
+
 def test_a_provider_that_nobody_knows_blocks_its_own_account_only() -> None:
     stranger, good = queued(), queued()
     Account.objects.filter(pk=stranger.account_id).update(provider="gone")
