@@ -194,7 +194,7 @@ def make_intent(
         subject=subject,
         first_recipient=addresses[0],
         recipient_count=len(message.recipients),
-        approvals_needed=1,
+        approvals_needed=fields.pop("approvals_needed", 1),
         decide_by=now + timedelta(days=7),
         created_at=now,
         status_at=now,

@@ -68,6 +68,7 @@ def test_the_database_takes_exactly_the_legal_changes_of_status(
         (Status.QUEUED, "UPDATE sends_sendintent SET subject = 'x'"),
         (Status.QUEUED, "UPDATE sends_sendintent SET version = 7"),
         (Status.QUEUED, "UPDATE sends_sendintent SET approved_digest = 'x'"),
+        (Status.AWAITING_APPROVAL, "UPDATE sends_sendintent SET approvals_needed = 0"),
         (Status.QUEUED, "UPDATE sends_sendintent SET deadline = created_at"),
         (Status.IN_FLIGHT, "UPDATE sends_sendintent SET lease_token = NULL"),
         (Status.RETRY_SCHEDULED, "UPDATE sends_sendintent SET next_attempt_at = NULL"),
