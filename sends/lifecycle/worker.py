@@ -16,7 +16,7 @@ from typing import IO
 from django.db import connection
 
 from sends.conf import conf
-from sends.lifecycle.claim import Claimed, claim, dispatch
+from sends.lifecycle.claim import Claimed, claim, dispatch, installation_id
 from sends.lifecycle.settle import settle
 from sends.lifecycle.submit import Submitted, submit
 from sends.models import triggers
@@ -44,6 +44,7 @@ def drain() -> int:
         if absent := triggers.missing(connection):
             logger.error("nothing is sent: the database lacks its triggers %s; migrate", absent)
             return 0
+        installation_id.cache_clear()  # a restored database may be another installation's
         return _Drain(f"{socket.gethostname()}:{os.getpid()}:{slot}").run()
 
 

@@ -7,13 +7,16 @@ import pytest
 from django.db import connection
 
 from sends.lifecycle import worker
+from sends.lifecycle.claim import installation_id
 from sends.models import (
     Account,
     AnomalyKind,
     Cause,
+    Installation,
     SendIntent,
     Suppression,
     Switch,
+    SwitchKind,
     database_now,
     new_id,
     triggers,
@@ -262,3 +265,19 @@ def test_what_needs_no_mark_is_sent_although_marking_the_others_fails(
     assert (ready.status, marked.status) == (Status.SUBMITTED, Status.IN_FLIGHT)
     assert marked.attempts.get().dispatched_at is None
     assert sandboxes["none"].stats()["requests"] == 0
+
+
+def test_a_worker_obeys_the_switch_of_an_installation_that_replaced_the_one_it_knew(
+    sandbox: Sandbox, contract: str
+) -> None:
+    queued(sandbox, contract, "delivered@example.org")
+    installation_id()
+    restored = new_id()
+    Installation.objects.update(id=restored)
+    Switch.objects.create(pk=restored, kind=SwitchKind.INSTALLATION, causes=Cause.PAUSED)
+
+    try:
+        assert worker.drain() == 0
+    finally:
+        installation_id.cache_clear()  # the test's end brings the other one back
+    assert sandbox.stats()["requests"] == 0
