@@ -36,6 +36,7 @@ class Command(BaseCommand):
 
         def say(server: Any) -> None:
             self.stdout.write(f"listening on http://{bind}:{port}")
+            self.stdout.flush()  # before the fork, or each process would say it at its end
 
         _Server(
             {
