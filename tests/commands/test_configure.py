@@ -1,9 +1,13 @@
 """`manage.py configure`: what it prints and how it ends."""
 
+import os
+import subprocess
+import sys
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from sends.models import Tenant, Token
@@ -91,3 +95,29 @@ def test_a_file_that_cannot_be_read_is_named(
         path.write_bytes(content)
     with pytest.raises(CommandError, match=f"other.toml cannot be read: {why}"):
         said(path)
+
+
+def test_a_database_without_the_ledger_is_one_sentence(tmp_path: Path, file: Path) -> None:
+    said = refused(tmp_path, file, f"sqlite:///{tmp_path}/empty.sqlite3")
+    assert said == "CommandError: The database is not set up yet. Run: manage.py migrate\n"
+
+
+def test_a_database_that_does_not_answer_is_named(tmp_path: Path, file: Path) -> None:
+    said = refused(tmp_path, file, "postgres://nobody@127.0.0.1:1/outbox")
+    assert said.startswith("CommandError: The database cannot be used: ")
+    assert "Traceback" not in said
+
+
+def refused(data_dir: Path, file: Path, database: str) -> str:
+    """What `configure` says on standard error when it refuses to begin."""
+    done = subprocess.run(
+        [sys.executable, "manage.py", "configure", str(file)],
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "outbox_admin.settings"}
+        | {"OUTBOX_DATA_DIR": str(data_dir), "OUTBOX_DATABASE_URL": database},
+        cwd=settings.BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1, done.stdout
+    return done.stderr

@@ -6,6 +6,7 @@ from typing import Any
 from django.core.management import BaseCommand, CommandError, CommandParser
 
 from sends.lifecycle.configure import Applied, configure
+from sends.management.ledger import require_ledger
 from sends.rules.configuration import WrongConfiguration, read
 
 
@@ -27,6 +28,7 @@ class Command(BaseCommand):
             raise CommandError(f"{file} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise CommandError(f"{file} cannot be read: it is not UTF-8 text.") from None
+        require_ledger()
         try:
             applied = configure(read(source, str(file)), dry_run=dry_run)
         except WrongConfiguration as error:

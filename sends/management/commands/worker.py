@@ -13,11 +13,11 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import BaseCommand, CommandError
-from django.db import connection, connections
+from django.db import connections
 
 from sends.broker import BEAT_EVERY, SUPERVISOR
 from sends.conf import conf
-from sends.models import triggers
+from sends.management.ledger import require_ledger
 
 logger = logging.getLogger("sends.worker")
 
@@ -40,11 +40,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, grace: float, **options: Any) -> None:
-        if absent := triggers.missing(connection):
-            raise CommandError(
-                "The database lacks the triggers that guard it"
-                f" ({', '.join(absent)}). Run: manage.py migrate"
-            )
+        require_ledger()
         connections.close_all()
         with (conf.data_dir / "worker.lock").open("w") as lock:
             try:
