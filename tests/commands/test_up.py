@@ -100,6 +100,15 @@ def test_a_taken_port_is_one_sentence_before_anything_is_started(
     assert not (data_dir / "outbox.sqlite3").exists()
 
 
+def test_one_port_for_two_servers_is_one_sentence(up_env: dict[str, str], data_dir: Path) -> None:
+    said = refusal(up_env | {"SANDBOX_PORT": up_env["PORT"]})
+    assert (
+        said
+        == f"CommandError: PORT and SANDBOX_PORT are both {up_env['PORT']}; they must differ.\n"
+    )
+    assert not (data_dir / "outbox.sqlite3").exists()
+
+
 @pytest.mark.parametrize("own_key", [True, False])
 def test_an_unwritable_data_folder_is_one_sentence(
     up_env: dict[str, str], tmp_path: Path, own_key: bool

@@ -38,6 +38,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         with only_one_here():
+            if conf.port == conf.sandbox_port:
+                raise CommandError(f"PORT and SANDBOX_PORT are both {conf.port}; they must differ.")
             require_free_port(LOOPBACK, conf.port, "Choose another one: make up PORT=9000")
             require_free_port(
                 LOOPBACK, conf.sandbox_port, "Choose another one: make up SANDBOX_PORT=9001"
