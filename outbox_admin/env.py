@@ -44,15 +44,17 @@ class Environment:
             self.wrong.append(f"{name} is not set; it has no default.")
         return self._read(name, default or "", str)
 
-    def secret(self, name: str, default: str | None = None) -> str:
-        """Text that may also stand in a file, named by the variable NAME_FILE."""
-        named = self.variables.get(f"{name}_FILE", "")
-        if not named:
-            return self.text(name, default)
-        if self.variables.get(name):
-            self.wrong.append(f"{name} and {name}_FILE are both set; set only one of them.")
-            return default or ""
-        return self._from_file(name, named) or default or ""
+    def secret(self, name: str, default: str | None = None, *, least: int = 0) -> str:
+        """Text that may also stand in a file, named by the variable NAME_FILE.
+
+        `least` is how many characters it must have, if it is set at all.
+        """
+        text = self._secret(name, default)
+        if text and len(text) < least:
+            self.wrong.append(
+                f"{name} has {len(text)} characters; give {least} or more, at random."
+            )
+        return text
 
     def flag(self, name: str, default: bool) -> bool:
         return self._read(name, default, _flag)
@@ -128,6 +130,15 @@ class Environment:
         except ValueError as error:
             self.wrong.append(f'{name} is "{text}"; {error}.')
             return default
+
+    def _secret(self, name: str, default: str | None) -> str:
+        named = self.variables.get(f"{name}_FILE", "")
+        if not named:
+            return self.text(name, default)
+        if self.variables.get(name):
+            self.wrong.append(f"{name} and {name}_FILE are both set; set only one of them.")
+            return default or ""
+        return self._from_file(name, named) or default or ""
 
     def _from_file(self, name: str, path: str) -> str:
         try:

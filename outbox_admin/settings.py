@@ -1,6 +1,7 @@
 """Every setting, from OUTBOX_ variables; with none set the installation serves its own machine."""
 
 from datetime import timedelta
+from logging import LogRecord
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -18,7 +19,8 @@ DATA_DIR = env.folder("OUTBOX_DATA_DIR", BASE_DIR / "var")
 DEBUG = env.flag("OUTBOX_DEBUG", False)
 SHOW_PARTS = DEBUG  # the page with every part the screens are made of
 
-PORT = env.number("PORT", 8025, least=1, most=65534)
+USUAL_PORT = 8025
+PORT = env.number("PORT", USUAL_PORT, least=1, most=65534)
 SANDBOX_PORT = env.number("SANDBOX_PORT", PORT + 1, least=1, most=65535)
 
 # Where people and agents reach this installation. What differs between a trial on one machine
@@ -118,11 +120,16 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # Whoever serves several machines must give them one key; one machine makes and keeps its own.
 needs_key = not (IS_LOCAL or DEBUG)
-SECRET_KEY = env.secret("OUTBOX_SECRET_KEY", None if needs_key else "")
+SECRET_KEY = env.secret("OUTBOX_SECRET_KEY", None if needs_key else "", least=50)
 
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+# Browsers tell cookies apart by host, not by port: a second installation on this machine must not
+# sign people out of the first.
+beside = "" if PORT == USUAL_PORT else f"_{PORT}"
 SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (
-    ("__Host-outbox_session", "__Host-outbox_csrf") if HTTPS else ("outbox_session", "outbox_csrf")
+    ("__Host-outbox_session", "__Host-outbox_csrf")
+    if HTTPS
+    else (f"outbox_session{beside}", f"outbox_csrf{beside}")
 )
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True
@@ -213,13 +220,24 @@ TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en"
 USE_I18N = False
 
+
+def without_traceback(record: LogRecord) -> bool:
+    record.exc_info = None
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"short": {"()": "django.utils.log.CallbackFilter", "callback": without_traceback}},
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     # Its own lines tell of every beat; ours tell of every attempt.
-    "loggers": {"django-q": {"level": "WARNING"}},
+    # Anybody may ask by a wrong name, and Django would write a page about each.
+    "loggers": {
+        "django-q": {"level": "WARNING"},
+        "django.security.DisallowedHost": {"filters": ["short"]},
+    },
     "root": {
         "handlers": ["stderr"],
         "level": env.choice("OUTBOX_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),

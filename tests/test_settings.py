@@ -177,6 +177,14 @@ def test_a_secret_that_cannot_be_had_is_refused(variables: dict[str, str], said:
         env.complain()
 
 
+@pytest.mark.parametrize("text", ["x" * 49, "x" * 50])
+def test_a_secret_that_is_too_short_is_refused_without_showing_it(text: str) -> None:
+    env = Environment({"OUTBOX_X": text})
+    env.secret("OUTBOX_X", "", least=50)
+    said = ["OUTBOX_X has 49 characters; give 50 or more, at random."]
+    assert env.wrong == (said if len(text) < 50 else [])
+
+
 def test_a_kept_secret_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
     made = kept_secret(tmp_path, "key")
     assert len(made) > 50
@@ -218,6 +226,18 @@ def test_with_no_variable_set_it_serves_this_machine_only(tmp_path: Path) -> Non
         "assert s.ALLOWED_HOSTS == ['localhost', '127.0.0.1', '[::1]']\n"
         "assert len(s.SECRET_KEY) > 50\n"
         "assert not s.SESSION_COOKIE_SECURE and not s.SECURE_SSL_REDIRECT\n",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("port", "name"), [("", "session"), ("9000", "session_9000")])
+def test_a_second_one_on_this_machine_signs_nobody_out_of_the_first(
+    tmp_path: Path, port: str, name: str
+) -> None:
+    done = settings_with(
+        tmp_path,
+        f"assert s.SESSION_COOKIE_NAME == 'outbox_{name}', s.SESSION_COOKIE_NAME",
+        PORT=port,
     )
     assert done.returncode == 0, done.stderr
 

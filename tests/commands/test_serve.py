@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -36,9 +36,9 @@ def manage(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def get(port: int, path: str) -> HTTPResponse:
+def get(port: int, path: str, headers: Mapping[str, str] = {}) -> HTTPResponse:
     connection = HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", path)
+    connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     answer.read()
     connection.close()
@@ -50,6 +50,27 @@ def test_it_answers_and_ends_when_asked(process_env: dict[str, str], free_port: 
         assert get(free_port, "/healthz").status == 200
         server.send_signal(signal.SIGTERM)
         assert server.wait(timeout=20) == 0
+
+
+def test_into_a_file_it_says_once_and_at_once_where_it_listens(
+    process_env: dict[str, str], free_port: int
+) -> None:
+    buffered = {name: v for name, v in process_env.items() if name != "PYTHONUNBUFFERED"}
+    with serving(buffered, free_port) as server:
+        server.send_signal(signal.SIGTERM)
+        rest, _ = server.communicate(timeout=20)
+    assert rest == ""
+
+
+def test_a_host_that_is_not_ours_costs_one_line_of_log(
+    process_env: dict[str, str], free_port: int
+) -> None:
+    with serving(process_env, free_port) as server:
+        assert get(free_port, "/healthz", {"Host": "elsewhere.example.net"}).status == 400
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=20)
+    assert "Invalid HTTP_HOST header: 'elsewhere.example.net'" in log
+    assert log.count("\n") == 1
 
 
 def test_static_files_have_their_hash_in_the_name_and_are_kept_for_years(
