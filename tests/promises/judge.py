@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -105,17 +106,17 @@ class Judge:
 
     def everything(self) -> Any:
         """All that a refused wish must leave as it was."""
-        tables: tuple[Any, ...] = (Approval, Evidence, AuditEntry, Anomaly, Run, Action)
         return (
-            list(SendIntent.objects.order_by("id").values()),
+            self.read(),
             list(Switch.objects.order_by("id").values()),
-            [table.objects.count() for table in tables],
+            *(table.objects.count() for table in (Approval, Evidence, AuditEntry)),
         )
 
     # -- after each call
 
     def moves(self, doing: str) -> None:
-        """Every change of status since the last look was along a legal edge, and `doing`'s own."""
+        """Every change of status since the last call was along a legal edge, and `doing`'s own."""
+        self.read()
         with connection.cursor() as cursor:
             cursor.execute(
                 f"SELECT id, intent, before, after FROM {MOVES} WHERE id > %s ORDER BY id",
@@ -203,9 +204,7 @@ class Judge:
         attempts: dict[UUID, list[Row]] = defaultdict(list)
         for attempt in Attempt.objects.order_by("number").values():
             attempts[attempt["intent_id"]].append(attempt)
-        anomalous = set(
-            Anomaly.objects.filter(closed_at=None).values_list("action_id", flat=True)
-        )
+        anomalous = set(Anomaly.objects.filter(closed_at=None).values_list("action_id", flat=True))
         evidence = list(Evidence.objects.values())
         taken = self._taken()
         for row in rows.values():
@@ -294,9 +293,7 @@ class Judge:
         active = [row["action_id"] for row in self.rows.values() if row["status"] in ACTIVE]
         assert len(active) == len(set(active)), "two versions of one message may be sent"
 
-    def _one_message(
-        self, taken: Mapping[str, Sequence[Message]], evidence: Sequence[Row]
-    ) -> None:
+    def _one_message(self, taken: Mapping[str, Sequence[Message]], evidence: Sequence[Row]) -> None:
         """One message an intent; of one action a second only where people chose that."""
         out: dict[UUID, list[Row]] = defaultdict(list)
         for tag, messages in taken.items():
@@ -306,7 +303,7 @@ class Judge:
                 out[row["action_id"]].append(row)
         for versions in out.values():
             versions.sort(key=lambda row: row["version"])
-            for earlier, later in zip(versions, versions[1:], strict=False):
+            for earlier, later in pairwise(versions):
                 found = [
                     fact
                     for fact in evidence
@@ -357,6 +354,14 @@ class Judge:
             if delivery.intent_id in in_part and RANKS.index(worst) < RANKS.index("refused"):
                 allowed.add("refused")
             assert delivery.state in allowed, f"{delivery.state}, after {sorted(told)}"
+
+    def provider_ids(self) -> set[str]:
+        """The providers' ids that we learnt from an answer, a look-up or an event."""
+        return {
+            str(found)
+            for table in (SendIntent, Attempt)
+            for found in table.objects.values_list("provider_message_id", flat=True)
+        }
 
     def chain_holds(self) -> None:
         assert audit.verify(self.tenant) == []

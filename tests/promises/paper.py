@@ -3,7 +3,6 @@
 It imports nothing of the product and knows only what a request says, so it can be its judge.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -179,8 +178,30 @@ def event(
     return json.dumps({"id": event_id, "type": kind, "created_at": at, "data": data}).encode()
 
 
-def digest(body: bytes) -> str:
-    return hashlib.sha256(body).hexdigest()
+def what_it_tells(letter: bytes, provider: Provider) -> tuple[str, str, str]:
+    """Of which message, to whom, and what: as the provider knows it."""
+    data = json.loads(letter)["data"]
+    [message] = [
+        message
+        for message in provider.journal
+        if data.get("message_id_provider") == message.id
+        or data.get("tag") == message.tag
+        or data.get("message_id") == message.message_id
+    ]
+    return message.tag, data["recipient"], json.loads(letter)["type"]
+
+
+def named(letter: bytes) -> set[str]:
+    """By what an event names its message."""
+    return set(json.loads(letter)["data"]) & {"message_id_provider", "tag", "message_id"}
+
+
+def id_in(letter: bytes) -> str:
+    return str(json.loads(letter)["data"].get("message_id_provider"))
+
+
+def written(content: Any) -> bytes:
+    return json.dumps(content).encode()
 
 
 def _error(status: int, code: str, **headers: str) -> Reply:
