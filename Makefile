@@ -3,10 +3,12 @@
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: up test check lock clean
+.PHONY: up install test check lock clean
 
 up: .venv/.run
 	@$(BIN)/python manage.py up
+
+install: .venv/.run
 
 test: .venv/.dev
 	@$(BIN)/python -m tests.run $(TEST_ARGS)
@@ -36,9 +38,11 @@ clean:
 	@sh .ci/venv.sh "$(PYTHON)"
 
 .venv/.run: requirements.txt | .venv/bin/python
-	$(PIP) install --require-hashes -r requirements.txt
+	@echo "Installing the packages of $< into .venv …"
+	@$(PIP) install --require-hashes -r $<
 	@touch $@
 
 .venv/.dev: requirements-dev.txt | .venv/bin/python
-	$(PIP) install --require-hashes -r requirements-dev.txt
+	@echo "Installing the packages of $< into .venv …"
+	@$(PIP) install --require-hashes -r $<
 	@touch $@ .venv/.run

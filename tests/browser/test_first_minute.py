@@ -14,12 +14,12 @@ from tests.browser.conftest import (
     sign_in,
 )
 
-SUBJECT = "Your order 7731: delivery moved to Thursday"
+SUBJECT = "Your order 7801: delivery moved to Friday"
 PROPOSAL = {
-    "action_key": "order-7731-delayed",
+    "action_key": "order-7801-delayed",
     "to": ["delivered@example.org"],
     "subject": SUBJECT,
-    "text": "The carrier has moved the delivery to Thursday.",
+    "text": "The carrier has moved the delivery to Friday.",
     "reason": "The customer asked where the order is.",
 }
 
