@@ -11,6 +11,7 @@ from django.db.models import Count, Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import QueryDict
 
+from sends.dashboard.requests import storable
 from sends.models import Approval, Delivery, Membership, SendIntent, Verdict
 from sends.rules.statuses import Status
 
@@ -33,7 +34,9 @@ class Filters:
 
     @classmethod
     def read(cls, given: QueryDict) -> "Filters":
-        found = {field.name: given.get(field.name, "").strip()[:320] for field in fields(cls)}
+        found = {
+            name: storable(given.get(name, ""))[:320] for name in (f.name for f in fields(cls))
+        }
         found["view"] = found["view"] if found["view"] in VIEWS else ""
         found["after"] = str(_id_in(found["after"]) or "")
         return cls(**found)

@@ -15,7 +15,7 @@ from django.urls import path, reverse
 from django.views.decorators.http import require_safe
 
 from sends.dashboard.access import MemberRequest, for_role
-from sends.dashboard.requests import wants_fragment
+from sends.dashboard.requests import storable, wants_fragment
 from sends.dashboard.search import STATES, USUAL_SPAN, Search, find, search_in
 from sends.dashboard.states import Chip, chips_of, with_causes
 from sends.lifecycle.obstacles import author_of
@@ -95,7 +95,7 @@ def row_of(intent: SendIntent) -> Row:
 
 def _search(request: MemberRequest) -> Search:
     """What was typed, with the fields of the filter form in place of what they stand for."""
-    search = search_in(request.GET.get("q", "")[:1000])
+    search = search_in(storable(request.GET.get("q", "")[:1000]))
     if "filter" not in request.GET:
         return search
     form = Filters(request.GET)

@@ -63,7 +63,7 @@ def _harmless(body: str | bytes | None, kind: str, *, images: str = "data:") -> 
 
 
 urlpatterns = [
-    path("payload/<str:digest>/html/", html, name="payload_html"),
-    path("payload/<str:digest>/text/", text, name="payload_text"),
-    path("payload/<str:digest>/raw/", raw, name="payload_raw"),
+    path("payload/<slug:digest>/html/", html, name="payload_html"),
+    path("payload/<slug:digest>/text/", text, name="payload_text"),
+    path("payload/<slug:digest>/raw/", raw, name="payload_raw"),
 ]

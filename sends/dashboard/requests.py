@@ -32,7 +32,20 @@ def ours(request: HttpRequest, address: str) -> str:
     if not url_has_allowed_host_and_scheme(address, {request.get_host()}):
         return "/"
     parts = urlsplit(address)
-    return parts.path + (f"?{parts.query}" if parts.query else "")
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    # "http://here//elsewhere" is on this host, and what is left of it without the host is not.
+    stays = path.startswith("/") and url_has_allowed_host_and_scheme(path, None)
+    return path if stays else "/"
+
+
+def storable(word: str) -> str:
+    """What was typed, without the one letter that PostgreSQL cannot be asked for."""
+    return word.replace("\0", "").strip()
+
+
+def number_in(word: str) -> int | None:
+    """The number of an email or a version that a request names; None for whatever else."""
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else None
 
 
 def go_to(request: HttpRequest, address: str) -> HttpResponse:
