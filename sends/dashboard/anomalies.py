@@ -53,7 +53,7 @@ def close(request: MemberRequest, anomaly_id: uuid.UUID) -> HttpResponse:
 
     try:
         results.once(
-            request.user, form.cleaned_data["action_id"], "close_anomaly", database_now(), decide
+            request.user, form.once_about(anomaly_id), "close_anomaly", database_now(), decide
         )
     except Refused as refused:
         messages.warning(request, in_readers_time(refused))

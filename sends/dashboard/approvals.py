@@ -15,10 +15,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from sends.dashboard.access import MemberRequest, for_role
 from sends.dashboard.conflicts import Note, note_of
-from sends.dashboard.emails import Email, history_of
+from sends.dashboard.emails import Email
 from sends.dashboard.forms import Deciding
 from sends.dashboard.inbox import VIEWS, Filters, Inbox, gone_among
-from sends.dashboard.requests import htmx_of, page_of, wants_fragment
+from sends.dashboard.requests import htmx_of, number_in, page_of, wants_fragment
+from sends.dashboard.story import story_of
+from sends.dashboard.timeline import Entry, timeline_of
 from sends.dashboard.undoing import undo_of
 from sends.lifecycle import results, review
 from sends.lifecycle.approval import standing_approvals
@@ -123,7 +125,7 @@ def version_of(request: MemberRequest, number: int, version: int | None = None) 
 @for_role(Role.APPROVER)
 def approve(request: MemberRequest, number: int) -> HttpResponse:
     form = Decision(request.POST)
-    intent = version_of(request, number, _version_in(request.POST))
+    intent = version_of(request, number, number_in(request.POST.get("version", "")))
     if not form.is_valid():
         return _Room(request).conflict(intent, UNREADABLE)
 
@@ -144,7 +146,7 @@ def send_back(request: MemberRequest, number: int) -> HttpResponse:
         intent = version_of(request, number)
         return _Room(request).send_back(intent, _send_back_form(request, intent), status=200)
     form = SendBack(request.POST)
-    intent = version_of(request, number, _version_in(request.POST))
+    intent = version_of(request, number, number_in(request.POST.get("version", "")))
     if not form.is_valid():
         return _Room(request).send_back(intent, form, status=422)
     given = form.cleaned_data
@@ -176,15 +178,10 @@ def undo(request: MemberRequest, number: int) -> HttpResponse:
         return {"status": review.undo(intent.pk, person=request.user).status}
 
     try:
-        results.once(request.user, form.cleaned_data["action_id"], "undo", database_now(), decide)
+        results.once(request.user, form.once_about(intent.pk), "undo", database_now(), decide)
     except Refused as refused:
         return _Room(request).undo_refused(intent, note_of(refused))
     return _Room(request).undone(version_of(request, number))
-
-
-def _version_in(given: QueryDict) -> int | None:
-    word = given.get("version", "")
-    return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else None
 
 
 def _send_back_form(request: MemberRequest, intent: SendIntent) -> SendBack:
@@ -210,7 +207,7 @@ def _decided(
 ) -> HttpResponse:
     try:
         result, _ = results.once(
-            request.user, form.cleaned_data["action_id"], verb, database_now(), decide
+            request.user, form.once_about(intent.pk), verb, database_now(), decide
         )
     except Refused as refused:
         return _Room(request).refused(intent, refused, form)
@@ -392,7 +389,7 @@ class _Room:
                 _address(intent) + self.filters.query(), {"tab": "html", "images": "1"}
             ),
             "checks": email.checks() if may_decide else [],
-            "history": history_of(intent) if tab == "history" else [],
+            "entries": _history(intent) if tab == "history" else [],
             "standing": standing_approvals(intent),
             "undo_time": in_words(policy.undo_time.total_seconds()),
             "is_halted": self._is_halted(intent),
@@ -444,7 +441,7 @@ KEPT = ("outcome", "reason_code", "note")
 
 
 def message_url(intent: SendIntent) -> str:
-    return f"{reverse('dashboard:messages')}{intent.action.number}/"
+    return reverse("dashboard:message", args=[intent.action.number])
 
 
 def _address(intent: SendIntent | None) -> str:
@@ -464,6 +461,11 @@ def _into(response: HttpResponse, target: str, *, swap: str = "outerHTML") -> Ht
     response["HX-Retarget"] = target
     response["HX-Reswap"] = swap
     return response
+
+
+def _history(intent: SendIntent) -> list[Entry]:
+    story = story_of(intent.tenant, intent.action.number, intent.version)
+    return timeline_of(story) if story is not None else []
 
 
 def _tabs(email: Email, current: str, filters: Filters) -> list[tuple[str, str, str, bool]]:
@@ -507,9 +509,7 @@ def _in_a_sentence(intent: SendIntent, status: Status, now: datetime) -> str:
 def _number_in(address: str) -> int | None:
     """The email that a page of this room has open: 48213 of /approvals/48213/."""
     parts = address.partition("?")[0].strip("/").split("/")
-    if len(parts) == 2 and parts[0] == "approvals" and parts[1].isdigit():
-        return int(parts[1])
-    return None
+    return number_in(parts[1]) if len(parts) == 2 and parts[0] == "approvals" else None
 
 
 def live_rows(request: MemberRequest, ids: Sequence[uuid.UUID], page: str, now: datetime) -> str:

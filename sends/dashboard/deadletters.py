@@ -158,11 +158,10 @@ def _decided(
     tally = _Tally(did)
     refused: list[tuple[SendIntent, Refused]] = []
     for intent in form.cleaned_data["emails"]:
-        once = uuid.uuid5(form.cleaned_data["action_id"], str(intent.pk))
         try:
             results.once(
                 request.user,
-                once,
+                form.once_about(intent.pk),
                 verb,
                 database_now(),
                 partial(_take, step, intent.pk, request.user),
@@ -207,6 +206,14 @@ class Way:
 
     words: str
     url: str
+
+
+# By what the refusal offers: its words, and the name of the address where it is done.
+WAYS = {
+    "edit": ("Correct it", "edit"),
+    "follow_up": ("Send a follow-up", "follow_up"),
+    "resend": ("Send it as a new version", "message"),
+}
 
 
 @dataclass(frozen=True)
@@ -383,15 +390,10 @@ class _Room:
     def _way(self, letter: Letter, refusal: Refused | None) -> Way | None:
         if refusal is None or not self.request.membership.may(Role.APPROVER):
             return None
-        message = f"{reverse('dashboard:messages')}{letter.intent.action.number}/"
-        match refusal.offer:
-            case "edit":
-                return Way("Correct it", f"{message}edit/")
-            case "follow_up":
-                return Way("Send a follow-up", f"{message}follow-up/")
-            case "resend":
-                return Way("Send it as a new version", message)
-        return None
+        if refusal.offer not in WAYS:
+            return None
+        words, address = WAYS[refusal.offer]
+        return Way(words, reverse(f"dashboard:{address}", args=[letter.intent.action.number]))
 
     def _accepted_since(self, group: Group) -> str:
         """How many emails the provider took since, where that tells whether to try again."""

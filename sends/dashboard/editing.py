@@ -162,7 +162,7 @@ def edit(request: MemberRequest, number: int) -> HttpResponse:
         return {"version": newer.version}
 
     try:
-        results.once(request.user, given["action_id"], "edit", database_now(), save)
+        results.once(request.user, form.once_about(intent.action_id), "edit", database_now(), save)
     except Refused as refused:
         return _page(request, intent, form=form, note=note_of(refused), status=409)
     return redirect(reverse("dashboard:approval", args=[number]))

@@ -1,20 +1,16 @@
-"""One version of an email as a person reads it: parts, links, checks, and what happened to it."""
+"""One version of an email as a person reads it: its parts, its links, and what to look at."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
-from typing import Any
 
 from django.db.models import Exists, OuterRef
 
-from sends.lifecycle.obstacles import author_of
 from sends.models import Approval, Delivery, Payload, SendIntent, Suppression, Verdict
 from sends.rules.addresses import domain_of
 from sends.rules.differences import Part, compare, written
 from sends.rules.markup import Link, links_in, remote_images_in
 from sends.rules.payloads import Frozen, Message, thaw
-from sends.rules.statuses import Status
 
 MANY = 5  # recipients, beyond which a person should look twice
 TABS = {"html": "HTML", "text": "Plain text", "changes": "Changes", "headers": "Headers"}
@@ -202,64 +198,3 @@ class Email:
                     "A link shows another address",
                     f"It says {link.shows_another} and goes to {link.host}.",
                 )
-
-
-DID = {
-    Verdict.APPROVE: ("Approved", "move", "ok"),
-    Verdict.CHANGES: ("Changes requested", "rest", "reply"),
-    Verdict.REJECT: ("Rejected", "rest", "no"),
-}
-
-
-def history_of(intent: SendIntent) -> list[dict[str, Any]]:
-    """Versions and decisions of the whole message, oldest first, for the timeline."""
-    versions = list(
-        SendIntent.objects.filter(action=intent.action_id).select_related("agent", "author")
-    )
-    decisions = Approval.objects.filter(intent__in=versions).select_related("person", "intent")
-    entries = [_created(version) for version in versions]
-    for decision in decisions:
-        entries += _decided(decision)
-    entries += [
-        _entry(version.status_at, "Cancelled", "rest", "minus", version.end_reason)
-        for version in versions
-        if version.status == Status.CANCELLED
-    ]
-    for entry in entries:
-        entry["old"] = entry.pop("version", intent.version) != intent.action.latest_version
-    return sorted(entries, key=lambda entry: entry["at"])
-
-
-def _entry(
-    at: datetime | None, title: str, tone: str, icon_name: str, text: str = "", **more: Any
-) -> dict[str, Any]:
-    return {"at": at, "title": title, "tone": tone, "icon_name": icon_name, "text": text, **more}
-
-
-def _created(intent: SendIntent) -> dict[str, Any]:
-    icon_name = "edit" if intent.author_id else "robot"
-    who = author_of(intent).removeprefix("agent:")
-    words = f"Version {intent.version}" + (f": {intent.note}" if intent.author_id else "")
-    return _entry(
-        intent.created_at,
-        f"Created by {who}" if intent.version == 1 else f"Version {intent.version} by {who}",
-        "rest",
-        icon_name,
-        words,
-        seal=intent.digest,
-        version=intent.version,
-    )
-
-
-def _decided(decision: Approval) -> Iterator[dict[str, Any]]:
-    title, tone, icon_name = DID[Verdict(decision.verdict)]
-    who = str(decision.person) if decision.person else f"policy: {decision.rule}"
-    reason = decision.get_reason_code_display() if decision.reason_code else ""
-    words = ". ".join(part for part in (who, reason, decision.note) if part)
-    version = decision.intent.version
-    yield _entry(
-        decision.made_at, title, tone, icon_name, words, seal=decision.digest, version=version
-    )
-    if decision.undone_at:
-        why = decision.undo_reason or "taken back"
-        yield _entry(decision.undone_at, f"{title}: undone", "rest", "undo", why, version=version)

@@ -59,7 +59,7 @@ def follow_up(request: MemberRequest, number: int) -> HttpResponse:
 
     try:
         result, _ = results.once(
-            request.user, given["action_id"], "follow_up", database_now(), write
+            request.user, form.once_about(intent.pk), "follow_up", database_now(), write
         )
     except Refused as refused:
         return _write(request, intent, form, note=note_of(refused), status=409)

@@ -15,15 +15,14 @@ from sends.dashboard.access import MemberRequest, for_role
 from sends.dashboard.approvals import version_of
 from sends.dashboard.attempts import sentence
 from sends.dashboard.conflicts import Note, note_of
-from sends.dashboard.forms import Deciding, WithReason
+from sends.dashboard.forms import Asked, Deciding, WithReason, ask_why
 from sends.dashboard.progress import seal_check, stations_of
-from sends.dashboard.requests import wants_fragment
+from sends.dashboard.requests import number_in, wants_fragment
 from sends.dashboard.states import chips_of
 from sends.dashboard.story import Story, story_of
 from sends.dashboard.timeline import Entry, Part, timeline_of
 from sends.lifecycle import requeue, resolve, results, review
 from sends.lifecycle.accounts import contract_of
-from sends.lifecycle.obstacles import author_of
 from sends.lifecycle.refusals import Refused
 from sends.models import Membership, Role, SendIntent, database_now, new_id
 from sends.rules.statuses import UNFINISHED, Status
@@ -84,7 +83,6 @@ def context_of(request: MemberRequest, story: Story) -> dict[str, Any]:
         "show": part if part in set(Part) else "",
         "seal": seal_check(story),
         "key_until": _key_until(intent),
-        "author": author_of(intent).removeprefix("agent:"),
         "may": Actions(story, request.membership),
         "follow_ups": story.follow_ups,
         "url": _url(story),
@@ -233,7 +231,11 @@ def retry_now(request: MemberRequest, number: int) -> HttpResponse:
     if not form.is_valid():
         return shown(request, story_or_404(request, number), note=UNREADABLE, status=422)
     refused = decide(
-        request, form, "retry_now", lambda: requeue.retry_now(intent.pk, person=request.user)
+        request,
+        form,
+        "retry_now",
+        intent,
+        lambda: requeue.retry_now(intent.pk, person=request.user),
     )
     if refused is not None:
         return shown(request, story_or_404(request, number), note=note_of(refused), status=409)
@@ -243,43 +245,52 @@ def retry_now(request: MemberRequest, number: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @for_role(Role.OPERATOR)
 def cancel(request: MemberRequest, number: int) -> HttpResponse:
-    words = {
-        "title": f"Cancel #{number}",
-        "explains": "It is not sent, and its agent can read why. That cannot be undone.",
-        "button": "Cancel this email",
-        "busy": "Cancelling…",
-        "tone": "is-stop",
-        "icon_name": "minus",
-        "did": f"#{number} is not sent.",
-    }
-    return _with_reason(request, number, "cancel", words, review.cancel)
+    asked = Asked(
+        f"Cancel #{number}",
+        WHY,
+        "Cancel this email",
+        "Cancelling…",
+        "is-stop",
+        "minus",
+        reverse("dashboard:message", args=[number]),
+    )
+    explains = "It is not sent, and its agent can read why. That cannot be undone."
+    did = f"#{number} is not sent."
+    return _with_reason(request, number, asked, explains, "cancel", review.cancel, did)
 
 
 @require_http_methods(["GET", "POST"])
 @for_role(Role.OPERATOR)
 def resend(request: MemberRequest, number: int) -> HttpResponse:
-    words = {
-        "title": f"Send #{number} again",
-        "explains": "While a repeat is harmless it is the same version under the same key. Where "
-        "it is not, it is a new version with the same content and a new key, which a person has "
-        "to approve.",
-        "button": "Send it again",
-        "busy": "Sending…",
-        "tone": "is-main",
-        "icon_name": "send",
-        "did": f"#{number} is on its way again.",
-    }
-    return _with_reason(request, number, "resend", words, resolve.resend)
+    asked = Asked(
+        f"Send #{number} again",
+        WHY,
+        "Send it again",
+        "Sending…",
+        "is-main",
+        "send",
+        reverse("dashboard:message", args=[number]),
+    )
+    explains = (
+        "While a repeat is harmless it is the same version under the same key. Where it is not, "
+        "it is a new version with the same content and a new key, which a person has to approve."
+    )
+    did = f"#{number} is on its way again."
+    return _with_reason(request, number, asked, explains, "resend", resolve.resend, did)
+
+
+WHY = "sends/message/_why.html"
 
 
 def named_version(request: MemberRequest, number: int) -> SendIntent:
     """The version that the person saw, as the request names it; else the current one."""
     word = request.POST.get("version") or request.GET.get("version") or ""
-    is_number = word.isascii() and word.isdigit() and len(word) < 10
-    return version_of(request, number, int(word) if is_number else None)
+    return version_of(request, number, number_in(word))
 
 
-def decide(request: MemberRequest, form: Deciding, verb: str, do: Decide) -> Refused | None:
+def decide(
+    request: MemberRequest, form: Deciding, verb: str, about: SendIntent, do: Decide
+) -> Refused | None:
     """Let it be done once, however often this form is sent; why not, where it was refused."""
 
     def result() -> results.Result:
@@ -287,7 +298,7 @@ def decide(request: MemberRequest, form: Deciding, verb: str, do: Decide) -> Ref
         return {"status": str(intent.status), "version": intent.version}
 
     try:
-        results.once(request.user, form.cleaned_data["action_id"], verb, database_now(), result)
+        results.once(request.user, form.once_about(about.pk), verb, database_now(), result)
     except Refused as refused:
         return refused
     return None
@@ -299,28 +310,29 @@ UNREADABLE = Note(
 
 
 def _with_reason(
-    request: MemberRequest, number: int, verb: str, words: dict[str, str], do: Decide
+    request: MemberRequest,
+    number: int,
+    asked: Asked,
+    explains: str,
+    verb: str,
+    do: Decide,
+    did: str,
 ) -> HttpResponse:
-    """Ask for the reason, in a dialog or on a page of its own; then decide."""
+    """Ask for the reason, then decide."""
     intent = named_version(request, number)
-    context: dict[str, Any] = {"number": number, "intent": intent, "words": words}
+    context: dict[str, Any] = {"intent": intent, "version": intent.version, "explains": explains}
     form = WithReason(request.POST or None)
     if request.method != "POST":
-        return _ask(request, context, form, status=200)
+        return ask_why(request, asked, form, status=200, **context)
     if not form.is_valid():
-        return _ask(request, context, form, status=422)
+        return ask_why(request, asked, form, status=422, **context)
     reason = form.cleaned_data["reason"]
-    refused = decide(request, form, verb, lambda: do(intent.pk, person=request.user, reason=reason))
+    refused = decide(
+        request, form, verb, intent, lambda: do(intent.pk, person=request.user, reason=reason)
+    )
     if refused is not None:
-        return _ask(request, {**context, "note": note_of(refused)}, form, status=409)
-    return _done(request, number, words["did"])
-
-
-def _ask(
-    request: MemberRequest, context: dict[str, Any], form: WithReason, *, status: int
-) -> HttpResponse:
-    name = "_reason" if wants_fragment(request) else "reason"
-    return render(request, f"sends/message/{name}.html", {**context, "form": form}, status=status)
+        return ask_why(request, asked, form, status=409, note=note_of(refused), **context)
+    return _done(request, number, did)
 
 
 def _done(request: MemberRequest, number: int, words: str) -> HttpResponse:

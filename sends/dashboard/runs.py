@@ -16,8 +16,8 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from sends.dashboard import charts
 from sends.dashboard.access import MemberRequest, for_role
 from sends.dashboard.conflicts import in_readers_time
-from sends.dashboard.forms import WithReason
-from sends.dashboard.requests import go_to, htmx_of, ours, wants_fragment
+from sends.dashboard.forms import Asked, WithReason, ask_why, back_url
+from sends.dashboard.requests import go_to, wants_fragment
 from sends.dashboard.search import Search
 from sends.lifecycle import halts, results
 from sends.lifecycle.refusals import Refused, RunEnded
@@ -162,7 +162,7 @@ def halt(request: MemberRequest, run_id: uuid.UUID) -> HttpResponse:
         return {}
 
     try:
-        _once(request, form, "halt_run", decide)
+        _once(page, form, "halt_run", decide)
     except Refused as refused:
         form.add_error(None, in_readers_time(refused))
         return page.halt(form, status=409)
@@ -190,7 +190,7 @@ def resume(request: MemberRequest, run_id: uuid.UUID) -> HttpResponse:
         return {}
 
     try:
-        _once(request, form, "resume_run", decide)
+        _once(page, form, "resume_run", decide)
     except Refused as refused:
         form.add_error(None, in_readers_time(refused))
         return page.again("resume", form, status=409)
@@ -220,10 +220,9 @@ def cancel(request: MemberRequest, run_id: uuid.UUID) -> HttpResponse:
     return go_to(request, page.url)
 
 
-def _once(
-    request: MemberRequest, form: WithReason, verb: str, decide: Callable[[], results.Result]
-) -> None:
-    results.once(request.user, form.cleaned_data["action_id"], verb, database_now(), decide)
+def _once(page: "_Page", form: WithReason, verb: str, decide: Callable[[], results.Result]) -> None:
+    about = form.once_about(page.run.pk)
+    results.once(page.request.user, about, verb, database_now(), decide)
 
 
 def _count(emails: int) -> str:
@@ -254,11 +253,7 @@ class _Page:
 
     @property
     def back_url(self) -> str:
-        """Where the form was opened; it keeps that, since without JavaScript it is a page."""
-        sent = self.request.POST.get("back")
-        if sent is None:
-            sent = htmx_of(self.request).current_url or self.request.headers.get("Referer", "")
-        back = ours(self.request, sent)
+        back = back_url(self.request)
         return self.url if back in ("/", self.request.path) else back
 
     @property
@@ -276,9 +271,18 @@ class _Page:
         return Resume(given, budget=budget, rate=report.lately(self.request.tenant, self.now))
 
     def halt(self, form: Halt, *, status: int) -> HttpResponse:
-        name = "_halt" if wants_fragment(self.request) else "halt"
-        context = {**self._frame(), "form": form, "back_url": self.back_url}
-        return render(self.request, f"sends/runs/{name}.html", context, status=status)
+        frame = self._frame()
+        asked = Asked(
+            f"Halt {self.run.name}",
+            "sends/runs/_why.html",
+            "Halt this run",
+            "Halting…",
+            "is-stop",
+            "stop",
+            self.back_url,
+            may=frame["may_halt"],
+        )
+        return ask_why(self.request, asked, form, status=status, **frame)
 
     def again(self, which: str, form: WithReason, *, status: int) -> HttpResponse:
         """The form with what is wrong with it; it is kept as it was filled in."""

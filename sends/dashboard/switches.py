@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
@@ -10,8 +9,8 @@ from django.urls import path
 from django.views.decorators.http import require_http_methods
 
 from sends.dashboard.access import MemberRequest, for_role
-from sends.dashboard.forms import WithReason
-from sends.dashboard.requests import htmx_of, ours, wants_fragment
+from sends.dashboard.forms import Asked, WithReason, ask_why, back_url
+from sends.dashboard.requests import wants_fragment
 from sends.lifecycle import halts, results
 from sends.lifecycle.refusals import Refused
 from sends.models import (
@@ -51,64 +50,54 @@ def _switch(request: MemberRequest, scope: uuid.UUID) -> Switch:
 
 
 def _turn(request: MemberRequest, switch: Switch, turn: Turn) -> HttpResponse:
+    asked = _asked(request, switch, turn)
     context = {
         "switch": switch,
-        "through": _through(switch),
         "turns_off": turn is halts.turn_off,
-        "is_so_already": bool(switch.causes & Cause.PAUSED) == (turn is halts.turn_off),
         "on_the_wire": _on_the_wire(switch),
-        "back_url": _back_url(request),
     }
     form = WithReason(request.POST or None)
     if request.method != "POST":
-        return _form(request, context, form, status=200)
+        return ask_why(request, asked, form, status=200, **context)
     if not form.is_valid():
-        return _form(request, context, form, status=422)
+        return ask_why(request, asked, form, status=422, **context)
     try:
         results.once(
             request.user,
-            form.cleaned_data["action_id"],
+            form.once_about(switch.pk),
             turn.__name__,
             database_now(),
             lambda: _result(turn(switch.pk, by=request.user, reason=form.cleaned_data["reason"])),
         )
     except Refused as refused:
         form.add_error(None, refused.words)
-        return _form(request, context, form, status=409)
-    return _done(request, context)
+        return ask_why(request, asked, form, status=409, **context)
+    if wants_fragment(request):
+        return render(request, "sends/switches/_done.html", context)
+    return redirect(asked.back_url)
+
+
+def _asked(request: MemberRequest, switch: Switch, turn: Turn) -> Asked:
+    through, why = _through(switch), "sends/switches/_why.html"
+    back, is_off = back_url(request), bool(switch.causes & Cause.PAUSED)
+    if turn is halts.turn_off:
+        title = f"Pause {through}"
+        return Asked(title, why, title, "Pausing…", "is-stop", "stop", back, may=not is_off)
+    title, button = f"Resume {through}", "Resume sending"
+    return Asked(title, why, button, "Resuming…", "is-main", "play", back, may=is_off)
 
 
 def _result(switch: Switch) -> results.Result:
     return {"causes": switch.causes}
 
 
-def _back_url(request: MemberRequest) -> str:
-    """Where the person came from. Without JavaScript the form itself is a page, so it keeps it."""
-    if "back" in request.POST:
-        return ours(request, request.POST["back"])
-    return ours(request, htmx_of(request).current_url or request.headers.get("Referer", "/"))
-
-
-def _form(
-    request: MemberRequest, context: dict[str, Any], form: WithReason, *, status: int
-) -> HttpResponse:
-    name = "_form" if wants_fragment(request) else "index"
-    return render(request, f"sends/switches/{name}.html", {**context, "form": form}, status=status)
-
-
-def _done(request: MemberRequest, context: dict[str, Any]) -> HttpResponse:
-    if wants_fragment(request):
-        return render(request, "sends/switches/_done.html", context)
-    return redirect(context["back_url"])
-
-
 def _through(switch: Switch) -> str:
-    """The account or sender through which is sent; "" where it is everything."""
+    """What goes through it, in words."""
     if switch.kind == SwitchKind.ACCOUNT:
-        return Account.objects.get(pk=switch.pk).slug
+        return f"sending through {Account.objects.get(pk=switch.pk).slug}"
     if switch.kind == SwitchKind.SENDER:
-        return Sender.objects.get(pk=switch.pk).address
-    return ""
+        return f"sending through {Sender.objects.get(pk=switch.pk).address}"
+    return "all sending"
 
 
 def _on_the_wire(switch: Switch) -> int:

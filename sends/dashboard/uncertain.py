@@ -363,7 +363,7 @@ def _settled(
     intent = versions.get(form.cleaned_data["version"])
     if intent is None:
         raise Http404("There is no such version here.")
-    refused = decide(request, form, verb, lambda: settle(intent))
+    refused = decide(request, form, verb, intent, lambda: settle(intent))
     if refused is not None:
         return _refused(request, number, refused)
     if form.cleaned_data.get("then") == "edit":

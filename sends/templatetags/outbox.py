@@ -130,14 +130,14 @@ def seal(digest: str, *, digits: bool = True, big: bool = False, old: bool = Fal
 
 
 @register.filter
-def visible(text: str | None) -> SafeString:
+def visible(text: object) -> SafeString:
     """Somebody else's text, with every letter in it that nobody would see named: "U+202E"."""
     return format_html_join(
         "",
         "{}{}{}",
         (
             (ODD[0], letters.text, ODD[1]) if letters.is_odd else ("", letters.text, "")
-            for letters in letters_of(text or "")
+            for letters in letters_of("" if text is None else str(text))
         ),
     )
 

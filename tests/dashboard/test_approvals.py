@@ -577,7 +577,7 @@ def test_the_history_tells_every_decision_and_its_end(client, tenant, agent, per
     send_back(client, intent, "changes")
     assert Approval.objects.filter(verdict=Verdict.CHANGES).exists()
     page = client.get(f"/approvals/{number(intent)}/?tab=history").text
-    for words in ("Created by", "Approved", "Approved: undone", "Changes requested", "kinder"):
+    for words in ("Created by", "Approved", "Approval undone", "Changes requested", "kinder"):
         assert words in page
 
 
