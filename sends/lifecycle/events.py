@@ -14,7 +14,7 @@ from django.db import OperationalError, transaction
 from django.db.models import Exists, OuterRef, Q
 
 from sends.lifecycle.acceptance import accept, finish, reach, record_evidence, unpark
-from sends.lifecycle.transitions import lock_intent
+from sends.lifecycle.transitions import lock_intent, lock_switch
 from sends.models import (
     Account,
     Attempt,
@@ -204,6 +204,9 @@ def _apply(event_id: uuid.UUID, now: datetime) -> None:
         )
         return
     intent_id, matched_by = found
+    if event.kind in SUPPRESSES:
+        # A claim or dispatch that has not seen the suppression is committed before it.
+        lock_switch(event.account.tenant_id)
     intent = lock_intent(intent_id)
     first = ProviderEvent.objects.filter(pk=event.pk, state=EventState.RECEIVED).update(
         state=EventState.APPLIED, intent=intent, matched_by=matched_by, applied_at=now

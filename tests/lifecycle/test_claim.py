@@ -1,18 +1,28 @@
 """What a claim takes, what it leaves, and until when the first byte may go."""
 
+import threading
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from sends.lifecycle import claim as claim_module
+from sends.lifecycle import events
 from sends.lifecycle.claim import Claimed, claim
 from sends.lifecycle.settle import settle
 from sends.lifecycle.submit import Submitted
-from sends.models import Account, Cause, Payload, SendIntent, Switch, database_now
+from sends.models import Account, Cause, Payload, SendIntent, Suppression, Switch, database_now
+from sends.providers.adapter import Event
 from sends.providers.http import clock
-from sends.rules.outcomes import Happened, Phase
+from sends.rules.deliveries import EventKind
+from sends.rules.outcomes import Happened, Outcome, Phase
 from sends.rules.statuses import HOLD_BITS, Hold, Status
-from tests.factories import make_agent_at, make_intent
+from tests.factories import make_agent_at, make_attempt, make_intent
+from tests.lifecycle.races import (
+    PATIENCE_SECONDS,
+    at_once,
+    wait_until_someone_waits_for_a_lock,
+)
 from tests.lifecycle.tampering import no_triggers
 
 pytestmark = pytest.mark.django_db
@@ -181,3 +191,44 @@ def test_what_follows_a_claim_and_fails_does_not_keep_it_from_being_sent(
     monkeypatch.setattr(claim_module, "turn_off", fail)
 
     assert [one.intent_id for one in claim("test", at_most=2)] == [good.pk]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_suppression_is_committed_only_after_what_was_claimed_without_seeing_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = make_agent_at(options={"contract": "replay"})
+    bounced = make_intent(agent, status=Status.SUBMITTED)
+    make_attempt(bounced, outcome=Outcome.ACCEPTED)
+    intent = make_intent(agent, status=Status.QUEUED)
+    event = Event(
+        event_id="evt_1",
+        kind=EventKind.BOUNCED,
+        recipient="customer@example.org",
+        provider_message_id=bounced.provider_message_id,
+        tag="",
+        message_id="",
+        reason="no such mailbox",
+        occurred_at=None,
+        fingerprint="1",
+    )
+    events.store(agent.sender.account, [event], b"{}", database_now())
+    looked = threading.Event()
+    open_attempt = claim_module.open_attempt
+
+    def wait_and_open(*args: Any) -> Any:
+        looked.set()
+        wait_until_someone_waits_for_a_lock()
+        assert not Suppression.objects.exists()
+        return open_attempt(*args)
+
+    def bounce() -> int:
+        assert looked.wait(PATIENCE_SECONDS)
+        return events.apply_received()
+
+    monkeypatch.setattr(claim_module, "open_attempt", wait_and_open)
+
+    claimed, applied = at_once(claim_one, bounce)
+
+    assert (claimed.intent_id, applied) == (intent.pk, 1)
+    assert Suppression.objects.get().normal == "customer@example.org"
