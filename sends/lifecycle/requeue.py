@@ -57,6 +57,7 @@ def requeue(
             retries_counted=0,
             tries=0,
             in_progress_since=None,
+            asked_by=person,
             undo_until=None,
             closed_at=None,
             end_reason="",

@@ -94,6 +94,7 @@ def test_it_is_queued_again_with_a_new_count_of_retries(agent: Agent, operator: 
     intent.refresh_from_db()
     assert (intent.status, intent.next_attempt_at, intent.retrying_since) == (S.QUEUED, now, now)
     assert (intent.retries_counted, intent.tries) == (0, 0)
+    assert intent.asked_by == operator
     assert (intent.closed_at, intent.end_reason) == (None, "")
     entry = AuditEntry.objects.get(tenant=agent.tenant)
     assert (entry.actor, entry.verb, entry.reason) == (
