@@ -122,8 +122,8 @@ def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
     """Commit that these attempts go on the wire now; without that commit none may.
 
     For accounts without a contract: an attempt that has no such mark certainly left nothing, and
-    may be repeated. What may no longer go (halted, held, suppressed, its lease lost) is released
-    and left out of the answer.
+    may be repeated. What may no longer go (halted, held, suppressed, too late, its approval or
+    its lease over) is released and left out of the answer.
     """
     if not claimed:
         return []
@@ -145,7 +145,8 @@ def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
             intent = rows.get(c.intent_id)
             if intent is None or intent.lease_token != c.lease_token:
                 continue  # the lease was lost; whoever took it closed the attempt
-            if c.scopes & closed or intent.holds or c.intent_id in suppressed:
+            stopped = c.scopes & closed or intent.holds or c.intent_id in suppressed
+            if stopped or _is_over(intent, now):
                 _release(intent, c, now)
                 continue
             Attempt.objects.filter(pk=c.attempt_id).update(dispatched_at=now)
@@ -153,6 +154,12 @@ def dispatch(claimed: Sequence[Claimed]) -> list[Claimed]:
             SendIntent.objects.filter(pk=intent.pk).update(**binding)
             going.append(c)
     return going
+
+
+def _is_over(intent: SendIntent, now: datetime) -> bool:
+    """Whether its deadline or its approval has passed since the claim; the sweep ends it then."""
+    ends = (intent.deadline, None if intent.in_doubt else intent.approval_expires_at)
+    return any(end is not None and end <= now for end in ends)
 
 
 def _candidates(now: datetime, at_most: int) -> list[SendIntent]:
