@@ -6,9 +6,9 @@ import os
 import queue
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import timedelta
 from functools import cache
 from typing import IO
@@ -24,8 +24,10 @@ from sends.providers.http import Http
 
 logger = logging.getLogger("sends.worker")
 
-# After its slice a drain claims nothing more and frees its slot, so that another can start.
-SLICE = timedelta(seconds=5)
+# After its slice a drain claims nothing more and frees its slot, so that another can start while
+# it waits for its last answers. Slice and longest deadline end well within the task's timeout;
+# much shorter, and a few slow answers would keep every process of the cluster waiting.
+SLICE = timedelta(seconds=30)
 # Results are saved within this time, in small groups.
 SAVE_WITHIN = timedelta(milliseconds=30)
 # Between two looks for more work while requests are on the wire.
@@ -38,25 +40,25 @@ def drain() -> int:
     Safe to run at any time, any number of times: it takes one of the machine's slots, or does
     nothing when all are taken. It returns when the last answer is saved.
     """
-    with _slot() as slot:
-        if slot is None:
-            return 0
+    slot = _take_slot()
+    if slot is None:
+        return 0
+    with slot:
         if absent := triggers.missing(connection):
             logger.error("nothing is sent: the database lacks its triggers %s; migrate", absent)
             return 0
         installation_id.cache_clear()  # a restored database may be another installation's
-        return _Drain(f"{socket.gethostname()}:{os.getpid()}:{slot}").run()
+        return _Drain(f"{socket.gethostname()}:{os.getpid()}", slot).run()
 
 
-@contextmanager
-def _slot() -> Iterator[int | None]:
-    """One of the drains that may run on this machine; the kernel frees it on any death."""
+def _take_slot() -> IO[str] | None:
+    """One of the drains that may claim on this machine; the kernel frees it on any death."""
     for number in range(conf.worker_drains):
-        with (conf.data_dir / f"drain-{number}.lock").open("w") as lock:
-            if _is_mine(lock):
-                yield number
-                return
-    yield None
+        lock = (conf.data_dir / f"drain-{number}.lock").open("w")
+        if _is_mine(lock):
+            return lock
+        lock.close()
+    return None
 
 
 def _is_mine(lock: IO[str]) -> bool:
@@ -74,8 +76,9 @@ def _http() -> Http:
 
 
 class _Drain:
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, slot: IO[str]) -> None:
         self.name = name
+        self.slot = slot
         self.parent = os.getppid()
         self.ends_at = time.monotonic() + SLICE.total_seconds()
         self.results: queue.SimpleQueue[Submitted] = queue.SimpleQueue()
@@ -87,7 +90,9 @@ class _Drain:
             look_at = 0.0
             try:
                 while True:
-                    if self._may_claim() and time.monotonic() >= look_at:
+                    if self._is_over():
+                        self.slot.close()  # another drain may start
+                    elif self.on_the_wire < conf.worker_threads and time.monotonic() >= look_at:
                         taken = self._start(pool)
                         look_at = 0.0 if taken else time.monotonic() + LOOK_AGAIN.total_seconds()
                     if not self.on_the_wire:
@@ -99,13 +104,12 @@ class _Drain:
                 while self.on_the_wire:
                     self._save()
 
-    def _may_claim(self) -> bool:
+    def _is_over(self) -> bool:
         # When its parent is gone this process is an orphan of a cluster that was killed.
         return (
-            self.on_the_wire < conf.worker_threads
-            and time.monotonic() < self.ends_at
-            and os.getppid() == self.parent
-            and not conf.worker_stopping.exists()
+            time.monotonic() >= self.ends_at
+            or os.getppid() != self.parent
+            or conf.worker_stopping.exists()
         )
 
     def _start(self, pool: ThreadPoolExecutor) -> int:

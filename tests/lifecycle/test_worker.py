@@ -1,5 +1,6 @@
 """Claim, submit, settle, in this process, against the real sandbox."""
 
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -7,7 +8,8 @@ import pytest
 from django.db import connection
 
 from sends.lifecycle import worker
-from sends.lifecycle.claim import installation_id
+from sends.lifecycle.claim import Claimed, installation_id
+from sends.lifecycle.submit import Submitted
 from sends.models import (
     Account,
     AnomalyKind,
@@ -21,6 +23,7 @@ from sends.models import (
     new_id,
     triggers,
 )
+from sends.providers.http import Http
 from sends.rules.outcomes import Outcome, Phase
 from sends.rules.statuses import HOLD_BITS, DeliveryState, Hold, Status
 from tests.factories import make_intent
@@ -281,3 +284,25 @@ def test_a_worker_obeys_the_switch_of_an_installation_that_replaced_the_one_it_k
     finally:
         installation_id.cache_clear()  # the test's end brings the other one back
     assert sandbox.stats()["requests"] == 0
+
+
+def test_a_slow_answer_does_not_keep_another_drain_from_starting(
+    sandbox: Sandbox, contract: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued(sandbox, contract, "delivered@example.org")
+    monkeypatch.setattr(worker, "SLICE", timedelta(seconds=0.2))
+    submit, was_free = worker.submit, []
+
+    def submit_when_another_may_start(claimed: Claimed, http: Http) -> Submitted:
+        deadline = time.monotonic() + 20
+        while (slot := worker._take_slot()) is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        was_free.append(slot is not None)
+        if slot is not None:
+            slot.close()
+        return submit(claimed, http)
+
+    monkeypatch.setattr(worker, "submit", submit_when_another_may_start)
+
+    assert worker.drain() == 1
+    assert was_free == [True]
