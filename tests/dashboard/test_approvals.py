@@ -200,9 +200,7 @@ def test_the_list_is_read_in_pages_without_losing_one(client, agent, person, mon
     assert seen == [str(number(intent)) for intent in made]
 
 
-def test_list_and_detail_ask_the_database_little(
-    client, agent, person, asks_at_most
-):
+def test_list_and_detail_ask_the_database_little(client, agent, person, asks_at_most):
     run = make_run(agent)
     for _ in range(3):
         intent = make_intent(agent, run=run, html="<p>x</p>", to=("a@example.org", "b@example.org"))
