@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import hypothesis
@@ -143,6 +144,22 @@ def chromium() -> str:
     if path is None:
         pytest.skip(f"no Chromium: none of {', '.join(browsers.NAMES)} is on the path")
     return path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Spread the tests over the processes one by one, but keep those of the browser in one.
+
+    They share an installation. (The mark `xdist_group` of pytest-xdist 3.8 sets an attribute that
+    pytest 9.2 no longer reads.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class BrowserTogether(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid
+
+    return BrowserTogether(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

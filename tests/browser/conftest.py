@@ -1,4 +1,7 @@
-"""A freshly started installation, and a Chromium to use it with."""
+"""A freshly started installation, and a Chromium to use it with.
+
+All browser tests share both: `tests/conftest.py` keeps them in one process.
+"""
 
 import json
 import os
@@ -30,9 +33,9 @@ class Place:
     people: dict[str, tuple[str, str]]  # role -> email, password
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """A fresh installation of this module alone, with its worker and its sandbox running."""
+    """A fresh installation of these tests alone, with its worker and its sandbox running."""
     folder = tmp_path_factory.mktemp("installation")
     env = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
     env |= {
@@ -58,7 +61,7 @@ def _place(folder: Path) -> Place:
     return Place(demo["url"], demo["agent_token"], demo["sandbox_url"], people)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
