@@ -25,6 +25,7 @@ from sends.rules.proposals import WrongProposal, parse
 from sends.rules.statuses import Status
 
 BOXES = ("to", "cc", "bcc")
+MOST_LINES = 8  # of addresses that are shown without scrolling
 POINTER = re.compile(r"/(to|cc|bcc)/(\d+)(?:/\w+)?")
 
 
@@ -69,6 +70,8 @@ class Editor(Deciding):
         self.base = base
         for name in BOXES:
             self.fields[name].help_text = "One address a line."
+            lines = str(self[name].value() or "").count("\n") + 1
+            self.fields[name].widget.attrs["rows"] = min(lines, MOST_LINES)
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}

@@ -182,7 +182,7 @@ class Email:
         if len(new) == 1:
             yield Check("wait", "First email to this address", f"Nothing was sent to {new[0]} yet.")
         elif new:
-            yield Check("wait", f"First email to {len(new)} addresses", ", ".join(new) + ".")
+            yield Check("wait", f"First email to {len(new)} addresses", f"{_some(new)}.")
         if len(recipients) > MANY:
             yield Check("wait", f"{len(recipients)} recipients", "Each of them gets this email.")
 
@@ -198,3 +198,9 @@ class Email:
                     "A link shows another address",
                     f"It says {link.shows_another} and goes to {link.host}.",
                 )
+
+
+def _some(words: list[str]) -> str:
+    """The first few, and how many more: all of them stand in the head of the email."""
+    more = f" and {len(words) - MANY} more" if len(words) > MANY else ""
+    return ", ".join(words[:MANY]) + more
