@@ -258,6 +258,7 @@ class Lifecycle(RuleBasedStateMachine):
         second_operator=st.booleans(),
         max_attempts=st.sampled_from([2, 4, 40]),
         begun=st.lists(st.tuples(some, some, st.integers(0, 3)), min_size=2, max_size=5),
+        wrong=st.lists(accidents, max_size=4),
     )
     def begin(
         self,
@@ -266,8 +267,9 @@ class Lifecycle(RuleBasedStateMachine):
         second_operator: bool,
         max_attempts: int,
         begun: list[tuple[int, int, int]],
+        wrong: list[Fault | None],
     ) -> None:
-        """A policy, and a few messages that people have approved or not."""
+        """A policy, and a few messages: not approved, or sent for a first time, well or badly."""
         Policy.objects.filter(tenant=self.world.tenant).update(
             approvals=approvals,
             undo_time=timedelta(seconds=undo_seconds),
@@ -279,6 +281,9 @@ class Lifecycle(RuleBasedStateMachine):
             self.propose(agent + number, number, 0, to, number)
             for person in range(min(people, approvals)):
                 self._approve(self.intents[-1], person)
+        if wrong:
+            self.time_passes(timedelta(seconds=31))
+            self.work(wrong, 1)
 
     # -- agents
 

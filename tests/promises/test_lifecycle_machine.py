@@ -16,7 +16,7 @@ from tests.promises.machine import Lifecycle, world
 pytestmark = pytest.mark.django_db
 
 QUICK = settings(
-    max_examples=40,
+    max_examples=24,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
@@ -39,7 +39,7 @@ def test_every_promise_holds_after_every_step(machine: type[Lifecycle]) -> None:
 def life(machine: type[Lifecycle]) -> Iterator[Lifecycle]:
     """One life in which nobody has to approve, for a course that was found wanting once."""
     life = machine()
-    life.begin(approvals=0, undo_seconds=0, second_operator=True, max_attempts=40, begun=[])
+    life.begin(0, 0, second_operator=True, max_attempts=40, begun=[], wrong=[])
     yield life
     life.all_promises_hold()
     life.teardown()
