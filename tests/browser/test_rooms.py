@@ -15,7 +15,16 @@ from tests.browser.conftest import (
     expect_no_overflow,
     sign_in,
 )
+from tests.browser.test_first_minute import propose
 
+LONG = {
+    "action_key": "long-names",
+    "to": ["a.mailbox.whose.name.is.as.long.as.it.may.be.without.end@a.long.domain.example.org"],
+    "cc": [f"recipient.number.{number}@example.org" for number in range(39)],
+    "subject": "Donaudampfschifffahrtsgesellschaftskapitänsmützenabzeichen " * 3,
+    "reason": "Rindfleischetikettierungsüberwachungsaufgabenübertragungsgesetz",
+    "html": f"<a href='https://example.net/{'y' * 300}'>{'x' * 300}</a>",
+}
 ROOMS = (
     "/approvals/",
     "/approvals/?view=runs",
@@ -51,8 +60,10 @@ def test_every_room_is_accessible_and_keeps_within_its_width(
     context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     sign_in(page, place, "operator")
+    number = propose(place, **LONG).json()["number"]
+    long = [f"/approvals/{number}/", f"/messages/{number}/"]
     faults = {}
-    for address in (*ROOMS, *list(behind(page))):
+    for address in (*ROOMS, *long, *list(behind(page))):
         page.goto(address)
         try:
             expect_no_overflow(page)
