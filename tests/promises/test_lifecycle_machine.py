@@ -16,7 +16,7 @@ from tests.promises.machine import Lifecycle, world
 pytestmark = pytest.mark.django_db
 
 QUICK = settings(
-    max_examples=24,
+    max_examples=20,
     stateful_step_count=30,
     deadline=None,
     derandomize=True,
