@@ -148,18 +148,17 @@ def chromium() -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Spread the tests over the processes one by one, but keep those of the browser in one.
+    """Spread the tests over the processes file by file, the largest first.
 
-    They share an installation. (The mark `xdist_group` of pytest-xdist 3.8 sets an attribute that
-    pytest 9.2 no longer reads.)
+    The tests of a file share what it starts, and those of the browser one installation.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class BrowserTogether(LoadScopeScheduling):
+    class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid
+            return "browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
 
-    return BrowserTogether(config, log)
+    return ByFile(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
