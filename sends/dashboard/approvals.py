@@ -22,7 +22,7 @@ from sends.dashboard.requests import htmx_of, number_in, page_of, wants_fragment
 from sends.dashboard.story import story_of
 from sends.dashboard.timeline import Entry, timeline_of
 from sends.dashboard.undoing import undo_of
-from sends.lifecycle import results, review
+from sends.lifecycle import refusals, results, review
 from sends.lifecycle.approval import standing_approvals
 from sends.lifecycle.obstacles import why_decided
 from sends.lifecycle.refusals import Refused
@@ -264,7 +264,7 @@ class _Room:
     def refused(self, intent: SendIntent, refused: Refused, form: Decision) -> HttpResponse:
         """Nothing was decided. What was typed goes along to the version that is there now."""
         note = note_of(refused)
-        if isinstance(refused, review.AlreadyDecided):
+        if isinstance(refused, refusals.AlreadyDecided):
             note = _about_the_first(intent, note, form, mine=refused.who == self.request.user.email)
         return self.conflict(intent, note, **self._ways_on(intent, refused, form))
 
@@ -280,7 +280,7 @@ class _Room:
 
     def _ways_on(self, intent: SendIntent, refused: Refused, form: Decision) -> dict[str, Any]:
         query = self.filters.query()
-        if isinstance(refused, review.VersionChanged):
+        if isinstance(refused, refusals.VersionChanged):
             newer = version_of(self.request, intent.action.number)
             changes = {"tab": "changes"} if newer.version > 1 else {}
             here = reverse("dashboard:approval", args=[intent.action.number])

@@ -21,7 +21,7 @@ from sends.dashboard.requests import number_in, wants_fragment
 from sends.dashboard.states import chips_of
 from sends.dashboard.story import Story, story_of
 from sends.dashboard.timeline import Entry, Part, timeline_of
-from sends.lifecycle import requeue, resolve, results, review
+from sends.lifecycle import cancelling, requeue, resolve, results
 from sends.lifecycle.accounts import contract_of
 from sends.lifecycle.refusals import Refused
 from sends.models import Membership, Role, SendIntent, database_now, new_id
@@ -256,7 +256,7 @@ def cancel(request: MemberRequest, number: int) -> HttpResponse:
     )
     explains = "It is not sent, and its agent can read why. That cannot be undone."
     did = f"#{number} is not sent."
-    return _with_reason(request, number, asked, explains, "cancel", review.cancel, did)
+    return _with_reason(request, number, asked, explains, "cancel", cancelling.cancel, did)
 
 
 @require_http_methods(["GET", "POST"])

@@ -8,21 +8,12 @@ from django.db import transaction
 from sends.lifecycle import audit
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.approval import (
-    approve_by_policy,
     earliest_attempt,
     people_missing,
     queue,
     return_to_approval,
     standing_approvals,
 )
-from sends.lifecycle.cancelling import (
-    cancel,
-    cancel_too_late,
-    expire_approvals,
-    lapse,
-    withdraw,
-)
-from sends.lifecycle.editing import edit, follow_up
 from sends.lifecycle.obstacles import (
     moment,
     refuse_cancel_asked,
@@ -34,20 +25,12 @@ from sends.lifecycle.obstacles import (
     why_decided,
 )
 from sends.lifecycle.refusals import (
-    AlreadyAccepted,
     AlreadyDecided,
     DigestDiffers,
-    InDoubt,
-    InFlight,
     Invalid,
     NotAllowed,
     NotPossible,
-    OtherVersionActive,
-    Refused,
-    RunEnded,
-    Suppressed,
     TooLate,
-    VersionChanged,
 )
 from sends.lifecycle.roles import require_role
 from sends.lifecycle.transitions import lock_intent, move
@@ -65,36 +48,6 @@ from sends.models import (
 )
 from sends.rules.payloads import seal
 from sends.rules.statuses import Status
-
-# What the doors need of people's decisions, under one name.
-__all__ = [
-    "AlreadyAccepted",
-    "AlreadyDecided",
-    "DigestDiffers",
-    "InDoubt",
-    "InFlight",
-    "Invalid",
-    "NotAllowed",
-    "NotPossible",
-    "OtherVersionActive",
-    "Refused",
-    "RunEnded",
-    "Suppressed",
-    "TooLate",
-    "VersionChanged",
-    "approve",
-    "approve_by_policy",
-    "ask_for_changes",
-    "cancel",
-    "cancel_too_late",
-    "edit",
-    "expire_approvals",
-    "follow_up",
-    "lapse",
-    "reject",
-    "undo",
-    "withdraw",
-]
 
 SHORTEST_NOTE, LONGEST_NOTE = 10, 1000
 

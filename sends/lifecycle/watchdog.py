@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from django.db import connection, transaction
 
 from sends.conf import conf
-from sends.lifecycle import events, halts, review
+from sends.lifecycle import cancelling, events, halts
 from sends.lifecycle.accounts import contract_of
 from sends.lifecycle.settle import LOST, Aftermath, follow_up, settle_attempt
 from sends.lifecycle.transitions import StaleIntent, lock_intent, move
@@ -94,9 +94,9 @@ def sweep(now: datetime | None = None) -> None:
     doubtful = SendIntent.objects.too_late(now).filter(in_doubt=True).order_by("id")
     _each(doubtful.values_list("pk", flat=True)[:BATCH], _too_late_in_doubt, now)
     close_orphans(now)
-    review.cancel_too_late(now)
-    review.lapse(now)
-    review.expire_approvals(now)
+    cancelling.cancel_too_late(now)
+    cancelling.lapse(now)
+    cancelling.expire_approvals(now)
     halts.cancel_asked(now)
     events.close_without_news(now)
     events.retry_parked(now)

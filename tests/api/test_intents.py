@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from sends.lifecycle import review
+from sends.lifecycle import editing, review
 from sends.models import (
     Agent,
     Direction,
@@ -280,7 +280,7 @@ def test_only_the_current_version_takes_one(api: Door) -> None:
 
 def test_what_a_person_rewrote_is_handled(agent: Agent, api: Door) -> None:
     first = api.proposed()
-    review.edit(
+    editing.edit(
         uuid.UUID(first["id"]),
         person=make_person(agent.tenant),
         message=parse(MESSAGE | {"text": "Rewritten"}).message(Mailbox(_sender_of(agent))),

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from sends.lifecycle import editing, review
+from sends.lifecycle import cancelling, editing, review
 from sends.lifecycle.halts import halt_run, turn_off
 from sends.models import Approval, Payload, Role, SendIntent, Suppression, Verdict
 from sends.rules.payloads import thaw
@@ -508,7 +508,7 @@ def test_a_suppressed_recipient_leaves_editing_or_rejecting(client, tenant, agen
 def test_what_lapsed_or_was_withdrawn_is_told(client, agent, person):
     lapsed = make_intent(agent, decide_by=timezone.now() - WAIT)
     withdrawn = make_intent(agent)
-    review.withdraw(withdrawn.pk, agent=agent, reason="sold out")
+    cancelling.withdraw(withdrawn.pk, agent=agent, reason="sold out")
     for intent, words in ((lapsed, "Nobody decided by"), (withdrawn, "cancelled")):
         answer = post(client, intent, "approve", htmx=True)
         assert answer.status_code == 409

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.db.models import QuerySet
 
-from sends.lifecycle import cancelling, review
+from sends.lifecycle import approval, cancelling, refusals, review
 from sends.lifecycle.transitions import move, set_hold
 from sends.models import Agent, AuditEntry, Role, SendIntent, database_now
 from sends.rules.statuses import CLAIMABLE, HOLD_BITS, UNDECIDED, Hold, Status
@@ -34,7 +34,7 @@ def status_of(intent: SendIntent) -> str:
 @pytest.mark.parametrize("status", AT_ONCE)
 def test_an_agent_takes_back_what_was_never_sent(agent: Agent, status: Status):
     intent = make_intent(agent, status=status)
-    review.withdraw(intent.pk, agent=agent, reason="the customer called")
+    cancelling.withdraw(intent.pk, agent=agent, reason="the customer called")
     intent.refresh_from_db()
     assert intent.status == S.CANCELLED
     assert intent.end_reason == "the agent withdrew it: the customer called"
@@ -45,7 +45,7 @@ def test_an_agent_takes_back_what_was_never_sent(agent: Agent, status: Status):
 @pytest.mark.parametrize("status", [S.IN_FLIGHT, S.UNCERTAIN, S.REJECTED])
 def test_what_may_be_out_or_may_come_back_is_asked_to_end(agent: Agent, status: Status):
     intent = make_intent(agent, status=status)
-    answer = review.withdraw(intent.pk, agent=agent)
+    answer = cancelling.withdraw(intent.pk, agent=agent)
     intent.refresh_from_db()
     assert (intent.status, intent.holds) == (status, ASKED)
     assert answer.holds == ASKED
@@ -53,55 +53,55 @@ def test_what_may_be_out_or_may_come_back_is_asked_to_end(agent: Agent, status: 
 
 def test_a_retry_in_doubt_is_asked_to_end(agent: Agent):
     intent = make_intent(agent, status=S.RETRY_SCHEDULED, in_doubt=True)
-    assert review.withdraw(intent.pk, agent=agent).holds == ASKED
+    assert cancelling.withdraw(intent.pk, agent=agent).holds == ASKED
     assert status_of(intent) == S.RETRY_SCHEDULED
 
 
 @pytest.mark.parametrize("status", [S.SUBMITTED, S.DONE])
 def test_what_was_accepted_cannot_be_taken_back(agent: Agent, status: Status):
     intent = make_intent(agent, status=status)
-    with pytest.raises(review.AlreadyAccepted, match="accepted it at"):
-        review.withdraw(intent.pk, agent=agent)
+    with pytest.raises(refusals.AlreadyAccepted, match="accepted it at"):
+        cancelling.withdraw(intent.pk, agent=agent)
 
 
 def test_a_bounced_dead_letter_cannot_be_taken_back(agent: Agent):
     intent = make_intent(agent, status=S.DONE)
     move(intent, S.DEAD_LETTER, now=database_now())
-    with pytest.raises(review.AlreadyAccepted):
-        review.withdraw(intent.pk, agent=agent)
+    with pytest.raises(refusals.AlreadyAccepted):
+        cancelling.withdraw(intent.pk, agent=agent)
 
 
 @pytest.mark.parametrize("status", [S.AWAITING_APPROVAL, S.UNCERTAIN])
 def test_withdrawing_again_changes_nothing(agent: Agent, status: Status):
     intent = make_intent(agent, status=status)
-    review.withdraw(intent.pk, agent=agent)
+    cancelling.withdraw(intent.pk, agent=agent)
     before = SendIntent.objects.values().get(pk=intent.pk)
-    review.withdraw(intent.pk, agent=agent)
+    cancelling.withdraw(intent.pk, agent=agent)
     assert SendIntent.objects.values().get(pk=intent.pk) == before
     assert AuditEntry.objects.count() == 1
 
 
 def test_an_agent_withdraws_only_its_own(agent: Agent):
     intent = make_intent(agent)
-    with pytest.raises(review.NotAllowed):
-        review.withdraw(intent.pk, agent=make_agent_at(agent.tenant))
+    with pytest.raises(refusals.NotAllowed):
+        cancelling.withdraw(intent.pk, agent=make_agent_at(agent.tenant))
     assert status_of(intent) == S.AWAITING_APPROVAL
 
 
 def test_withdrawing_an_older_version_names_the_newer(agent: Agent):
     first = make_intent(agent, status=S.SUPERSEDED)
     make_intent(agent, action=first.action)
-    with pytest.raises(review.VersionChanged, match="version 2"):
-        review.withdraw(first.pk, agent=agent)
+    with pytest.raises(refusals.VersionChanged, match="version 2"):
+        cancelling.withdraw(first.pk, agent=agent)
 
 
 def test_an_operator_cancels_with_a_reason(agent: Agent):
     intent, operator = make_intent(agent, status=S.QUEUED), make_person(agent.tenant, Role.OPERATOR)
-    with pytest.raises(review.Invalid):
-        review.cancel(intent.pk, person=operator, reason=" ")
-    with pytest.raises(review.NotAllowed):
-        review.cancel(intent.pk, person=make_person(agent.tenant), reason="not needed")
-    assert review.cancel(intent.pk, person=operator, reason="not needed").status == S.CANCELLED
+    with pytest.raises(refusals.Invalid):
+        cancelling.cancel(intent.pk, person=operator, reason=" ")
+    with pytest.raises(refusals.NotAllowed):
+        cancelling.cancel(intent.pk, person=make_person(agent.tenant), reason="not needed")
+    assert cancelling.cancel(intent.pk, person=operator, reason="not needed").status == S.CANCELLED
     assert AuditEntry.objects.get().reason == "not needed"
 
 
@@ -165,7 +165,7 @@ def test_an_expired_approval_no_longer_counts_and_the_same_person_may_approve_ag
 def test_what_policy_approved_too_long_ago_needs_a_person(agent: Agent):
     now = database_now()
     intent = make_intent(agent, approvals_needed=0)
-    review.approve_by_policy(intent, rule="default", now=now - timedelta(days=8))
+    approval.approve_by_policy(intent, rule="default", now=now - timedelta(days=8))
     assert cancelling.expire_approvals(now) == 1
     assert status_of(intent) == S.AWAITING_APPROVAL
     person = make_person(agent.tenant)

@@ -10,8 +10,8 @@ import pytest
 from sends.lifecycle import audit, halts
 from sends.lifecycle import settle as settle_module
 from sends.lifecycle.claim import claim
+from sends.lifecycle.editing import edit
 from sends.lifecycle.refusals import AlreadyDecided, Invalid, NotAllowed, Refused, RunEnded
-from sends.lifecycle.review import edit
 from sends.lifecycle.submit import Submitted
 from sends.lifecycle.transitions import move
 from sends.models import (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from sends.lifecycle import halts, intake, review
+from sends.lifecycle import editing, halts, intake, review
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.intake import (
     ActionKeyReuse,
@@ -237,7 +237,7 @@ def test_after_a_person_edited_the_agents_repeat_finds_its_own_version(agent: Ag
     message = Message(
         Mailbox(first.sender.address), (Mailbox("jo@example.org"),), text="Hello, edited"
     )
-    edited = review.edit(
+    edited = editing.edit(
         first.pk, person=person, message=message, digest=first.digest, reason="typo"
     )
     again = propose(proposal(), agent=agent)
@@ -491,7 +491,7 @@ def test_a_person_who_edited_is_not_replayed_to_the_agent_as_its_own(agent: Agen
     first = took(agent)
     person = make_person(agent.tenant)
     message = Message(Mailbox(first.sender.address), (Mailbox("jo@example.org"),), text="Edited")
-    review.edit(first.pk, person=person, message=message, digest=first.digest, reason="typo")
+    editing.edit(first.pk, person=person, message=message, digest=first.digest, reason="typo")
     with pytest.raises(VersionChanged, match=person.email):
         propose_version(first.pk, correction(text="Edited"), agent=agent)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sends.lifecycle import audit, review
+from sends.lifecycle import audit, cancelling, editing, refusals, review
 from sends.lifecycle.approval import approve_by_policy
 from sends.lifecycle.requeue import requeue
 from sends.lifecycle.transitions import move, set_hold
@@ -73,7 +73,7 @@ def ask_for_changes(intent: SendIntent, person: Person, **more: Any) -> SendInte
 
 def edit(intent: SendIntent, person: Person, **more: Any) -> SendIntent:
     more = {"message": reworded(intent), "reason": "the name was wrong", **more}
-    return review.edit(intent.pk, person=person, digest=intent.digest, **more)
+    return editing.edit(intent.pk, person=person, digest=intent.digest, **more)
 
 
 def message_of(intent: SendIntent) -> Message:
@@ -180,7 +180,7 @@ def nobody_in_time(intent: SendIntent, person: Person) -> None:
 
 def withdrawn(intent: SendIntent, person: Person) -> None:
     assert intent.agent is not None
-    review.withdraw(intent.pk, agent=intent.agent)
+    cancelling.withdraw(intent.pk, agent=intent.agent)
 
 
 def cancel_asked(intent: SendIntent, person: Person) -> None:
@@ -191,18 +191,18 @@ def window_over(intent: SendIntent, person: Person) -> None:
     SendIntent.objects.filter(pk=intent.pk).update(replay_until=database_now())
 
 
-REFUSALS: list[tuple[Callable[[SendIntent, Person], None], type[review.Refused], str]] = [
-    (older_version, review.VersionChanged, "sent version 2 at"),
-    (rejected, review.AlreadyDecided, "lead@example.com rejected it at"),
-    (withdrawn, review.AlreadyDecided, "the agent withdrew it"),
-    (other_digest, review.VersionChanged, "not this version"),
-    (suppressed_bcc, review.Suppressed, "hidden@example.net was suppressed"),
-    (demoted, review.NotAllowed, "approver"),
-    (of_another_tenant, review.NotAllowed, "no longer have a role"),
-    (switched_off, review.NotAllowed, "no longer have a role"),
-    (nobody_in_time, review.TooLate, "Nobody decided by"),
-    (cancel_asked, review.NotPossible, "to be cancelled"),
-    (window_over, review.TooLate, "knows its key is over"),
+REFUSALS: list[tuple[Callable[[SendIntent, Person], None], type[refusals.Refused], str]] = [
+    (older_version, refusals.VersionChanged, "sent version 2 at"),
+    (rejected, refusals.AlreadyDecided, "lead@example.com rejected it at"),
+    (withdrawn, refusals.AlreadyDecided, "the agent withdrew it"),
+    (other_digest, refusals.VersionChanged, "not this version"),
+    (suppressed_bcc, refusals.Suppressed, "hidden@example.net was suppressed"),
+    (demoted, refusals.NotAllowed, "approver"),
+    (of_another_tenant, refusals.NotAllowed, "no longer have a role"),
+    (switched_off, refusals.NotAllowed, "no longer have a role"),
+    (nobody_in_time, refusals.TooLate, "Nobody decided by"),
+    (cancel_asked, refusals.NotPossible, "to be cancelled"),
+    (window_over, refusals.TooLate, "knows its key is over"),
 ]
 
 
@@ -213,7 +213,7 @@ def test_an_approval_is_refused_and_says_why(
     agent: Agent,
     person: Person,
     happened: Callable[[SendIntent, Person], None],
-    refusal: type[review.Refused],
+    refusal: type[refusals.Refused],
     words: str,
 ):
     intent = make_intent(agent, bcc=("hidden@example.net",))
@@ -231,7 +231,7 @@ def test_the_second_person_learns_who_decided_and_when(agent: Agent, person: Per
     first, intent = make_person(agent.tenant), make_intent(agent)
     decided_at = database_now()
     approve(intent, first, now=decided_at)
-    with pytest.raises(review.AlreadyDecided) as refused:
+    with pytest.raises(refusals.AlreadyDecided) as refused:
         approve(intent, person)
     assert (refused.value.who, refused.value.at) == (first.email, decided_at)
 
@@ -241,7 +241,7 @@ def test_stored_bytes_that_differ_open_an_anomaly_and_approve_nothing(agent: Age
     with no_triggers(Payload):
         Payload.objects.filter(intent=intent).update(body=b'{"format":1}')
 
-    with pytest.raises(review.DigestDiffers):
+    with pytest.raises(refusals.DigestDiffers):
         approve(intent, person)
 
     intent.refresh_from_db()
@@ -255,20 +255,20 @@ def test_stored_bytes_that_differ_open_an_anomaly_and_approve_nothing(agent: Age
 def test_what_cannot_go_out_in_time_is_not_approved(agent: Agent, person: Person, late: timedelta):
     now = database_now()
     intent = make_intent(agent, deadline=now + late)
-    with pytest.raises(review.TooLate, match="has to go out by"):
+    with pytest.raises(refusals.TooLate, match="has to go out by"):
         approve(intent, person, now=now)
 
 
 def test_nothing_of_an_ended_run_is_approved(agent: Agent, person: Person):
     run = make_run(agent, ended_at=database_now())
-    with pytest.raises(review.RunEnded):
+    with pytest.raises(refusals.RunEnded):
         approve(make_intent(agent, run=run), person)
 
 
 def test_a_version_is_not_approved_beside_an_active_one(agent: Agent, person: Person):
     first = make_intent(agent, status=S.QUEUED)
     second = make_intent(agent, action=first.action)
-    with pytest.raises(review.OtherVersionActive, match="Version 1 of this email is approved"):
+    with pytest.raises(refusals.OtherVersionActive, match="Version 1 of this email is approved"):
         approve(second, person)
 
 
@@ -278,14 +278,14 @@ def test_a_version_is_not_approved_beside_an_active_one(agent: Agent, person: Pe
 def test_two_people_means_two_different_people(agent: Agent, person: Person):
     intent = make_intent(agent, approvals_needed=2)
     assert approve(intent, person).status == S.AWAITING_APPROVAL
-    with pytest.raises(review.AlreadyDecided, match="different person"):
+    with pytest.raises(refusals.AlreadyDecided, match="different person"):
         approve(intent, person)
     assert approve(intent, make_person(agent.tenant)).status == S.QUEUED
 
 
 def test_the_author_is_not_the_only_approver(agent: Agent, person: Person):
     edited = edit(make_intent(agent), person)
-    with pytest.raises(review.NotAllowed, match="You wrote this version"):
+    with pytest.raises(refusals.NotAllowed, match="You wrote this version"):
         approve(edited, person)
     assert approve(edited, make_person(agent.tenant)).status == S.QUEUED
 
@@ -354,7 +354,7 @@ def test_a_note_that_says_nothing_is_refused(
     agent: Agent, person: Person, send_back: Callable[..., SendIntent], note: str, reason_code: str
 ):
     intent = make_intent(agent)
-    with pytest.raises(review.Invalid):
+    with pytest.raises(refusals.Invalid):
         send_back(intent, person, note=note, reason_code=reason_code)
     assert status_of(intent) == S.AWAITING_APPROVAL
 
@@ -392,7 +392,7 @@ def test_the_first_of_two_approvals_is_taken_back(agent: Agent, person: Person):
 def test_after_a_claim_it_is_too_late_to_undo(agent: Agent, person: Person):
     intent = approve(make_intent(agent), person)
     started = claim(intent)
-    with pytest.raises(review.TooLate, match="Sending started at") as refused:
+    with pytest.raises(refusals.TooLate, match="Sending started at") as refused:
         review.undo(intent.pk, person=person)
     assert refused.value.at == started
 
@@ -406,7 +406,7 @@ def test_after_a_dispatch_it_is_too_late_even_where_it_is_queued_again(
     move(intent, S.DEAD_LETTER, now=database_now())
     operator = make_person(agent.tenant, Role.OPERATOR)
     requeue(intent.pk, person=operator)
-    with pytest.raises(review.TooLate):
+    with pytest.raises(refusals.TooLate):
         review.undo(intent.pk, person=person)
 
 
@@ -425,7 +425,7 @@ def test_sending_back_is_undone_within_the_undo_time(
     now = database_now()
     intent = make_intent(agent)
     send_back(intent, person, now=now)
-    with pytest.raises(review.TooLate):
+    with pytest.raises(refusals.TooLate):
         review.undo(intent.pk, person=person, now=now + UNDO_TIME + timedelta(seconds=1))
     assert review.undo(intent.pk, person=person, now=now + UNDO_TIME).status == S.AWAITING_APPROVAL
 
@@ -433,15 +433,15 @@ def test_sending_back_is_undone_within_the_undo_time(
 def test_the_undo_of_a_rejection_that_the_agent_withdrew_is_refused(agent: Agent, person: Person):
     intent = make_intent(agent)
     reject(intent, person)
-    review.withdraw(intent.pk, agent=agent)
-    with pytest.raises(review.NotPossible, match="to be cancelled"):
+    cancelling.withdraw(intent.pk, agent=agent)
+    with pytest.raises(refusals.NotPossible, match="to be cancelled"):
         review.undo(intent.pk, person=person)
 
 
 def test_nobody_undoes_what_another_person_decided(agent: Agent, person: Person):
     intent = make_intent(agent)
     approve(intent, make_person(agent.tenant))
-    with pytest.raises(review.NotPossible, match="no decision of yours"):
+    with pytest.raises(refusals.NotPossible, match="no decision of yours"):
         review.undo(intent.pk, person=person)
     assert status_of(intent) == S.QUEUED
 
@@ -472,12 +472,12 @@ def test_an_edit_makes_the_next_version_and_supersedes_this_one(agent: Agent, pe
 
 EDITABLE = {S.AWAITING_APPROVAL, S.CHANGES_REQUESTED, S.QUEUED, S.RETRY_SCHEDULED, S.DEAD_LETTER}
 UNEDITABLE = {
-    S.IN_FLIGHT: review.InFlight,
-    S.UNCERTAIN: review.InDoubt,
-    S.SUBMITTED: review.AlreadyAccepted,
-    S.DONE: review.AlreadyAccepted,
-    S.REJECTED: review.AlreadyDecided,
-    S.CANCELLED: review.AlreadyDecided,
+    S.IN_FLIGHT: refusals.InFlight,
+    S.UNCERTAIN: refusals.InDoubt,
+    S.SUBMITTED: refusals.AlreadyAccepted,
+    S.DONE: refusals.AlreadyAccepted,
+    S.REJECTED: refusals.AlreadyDecided,
+    S.CANCELLED: refusals.AlreadyDecided,
 }
 
 
@@ -492,7 +492,7 @@ def test_it_may_be_edited_while_nothing_can_have_arrived(
 
 @pytest.mark.parametrize(("status", "refusal"), UNEDITABLE.items())
 def test_it_may_not_be_edited(
-    agent: Agent, person: Person, status: Status, refusal: type[review.Refused]
+    agent: Agent, person: Person, status: Status, refusal: type[refusals.Refused]
 ):
     intent = make_intent(agent, status=status)
     with pytest.raises(refusal):
@@ -502,7 +502,7 @@ def test_it_may_not_be_edited(
 
 def test_a_retry_in_doubt_may_not_be_edited(agent: Agent, person: Person):
     intent = make_intent(agent, status=S.RETRY_SCHEDULED, in_doubt=True)
-    with pytest.raises(review.InDoubt) as refused:
+    with pytest.raises(refusals.InDoubt) as refused:
         edit(intent, person)
     assert refused.value.offer == "settle"
 
@@ -510,7 +510,7 @@ def test_a_retry_in_doubt_may_not_be_edited(agent: Agent, person: Person):
 def test_a_bounced_dead_letter_offers_a_follow_up(agent: Agent, person: Person):
     intent = make_intent(agent, status=S.DONE)
     move(intent, S.DEAD_LETTER, now=database_now())
-    with pytest.raises(review.AlreadyAccepted) as refused:
+    with pytest.raises(refusals.AlreadyAccepted) as refused:
         edit(intent, person)
     assert refused.value.offer == "follow_up"
 
@@ -518,13 +518,13 @@ def test_a_bounced_dead_letter_offers_a_follow_up(agent: Agent, person: Person):
 def test_an_edit_of_an_older_version_names_the_newer(agent: Agent, person: Person):
     first = make_intent(agent)
     edit(first, person)
-    with pytest.raises(review.VersionChanged, match="sent version 2"):
+    with pytest.raises(refusals.VersionChanged, match="sent version 2"):
         edit(first, make_person(agent.tenant))
 
 
 def test_a_follow_up_is_a_new_action_in_the_thread(agent: Agent, person: Person):
     intent = make_intent(agent, status=S.SUBMITTED)
-    created = review.follow_up(
+    created = editing.follow_up(
         intent.pk, person=person, message=reworded(intent), reason="one more thing"
     )
     assert created.action.follows == intent.action
@@ -536,8 +536,8 @@ def test_a_follow_up_is_a_new_action_in_the_thread(agent: Agent, person: Person)
 
 def test_what_was_never_sent_is_edited_not_followed_up(agent: Agent, person: Person):
     intent = make_intent(agent)
-    with pytest.raises(review.NotPossible, match="edit it instead"):
-        review.follow_up(intent.pk, person=person, message=reworded(intent), reason="again")
+    with pytest.raises(refusals.NotPossible, match="edit it instead"):
+        editing.follow_up(intent.pk, person=person, message=reworded(intent), reason="again")
 
 
 # Races, each with real threads and connections
@@ -566,7 +566,7 @@ def test_two_approvals_at_the_same_moment_are_one():
     answers = at_once(*[lambda p=p: approve(intent, p) for p in people])
 
     refused = [answer for answer in answers if isinstance(answer, Exception)]
-    assert [type(error) for error in refused] == [review.AlreadyDecided]
+    assert [type(error) for error in refused] == [refusals.AlreadyDecided]
     winner = intent.approvals.get().person
     assert winner is not None
     assert refused[0].who == winner.email
@@ -592,7 +592,7 @@ def test_the_same_person_twice_at_the_same_moment_counts_once():
 
     answers = at_once(*[lambda: approve(intent, person)] * 2)
 
-    assert sum(isinstance(answer, review.AlreadyDecided) for answer in answers) == 1
+    assert sum(isinstance(answer, refusals.AlreadyDecided) for answer in answers) == 1
     assert status_of(intent) == S.AWAITING_APPROVAL
     assert intent.approvals.count() == 1
 
@@ -608,7 +608,7 @@ def test_an_approval_and_an_edit_at_the_same_moment_leave_one_current_version(ro
 
     # The edit may come after the approval, never the approval after the edit.
     assert isinstance(edited, SendIntent)
-    assert isinstance(approved, SendIntent | review.VersionChanged)
+    assert isinstance(approved, SendIntent | refusals.VersionChanged)
     assert status_of(intent) == S.SUPERSEDED
     assert status_of(edited) == S.AWAITING_APPROVAL
 
@@ -628,7 +628,7 @@ def test_an_undo_and_a_claim_at_the_same_moment_have_one_winner(round_: int):
         assert isinstance(claimed, Exception)
         assert status_of(intent) == S.AWAITING_APPROVAL
     else:
-        assert isinstance(undone, review.TooLate)
+        assert isinstance(undone, refusals.TooLate)
         assert status_of(intent) == S.IN_FLIGHT
 
 
@@ -639,11 +639,11 @@ def test_a_withdrawal_and_an_approval_at_the_same_moment_end_cancelled(round_: i
     person, intent = make_person(agent.tenant), make_intent(agent)
 
     approved, withdrawn = at_once(
-        lambda: approve(intent, person), lambda: review.withdraw(intent.pk, agent=agent)
+        lambda: approve(intent, person), lambda: cancelling.withdraw(intent.pk, agent=agent)
     )
 
     assert isinstance(withdrawn, SendIntent)
-    assert isinstance(approved, SendIntent | review.AlreadyDecided)
+    assert isinstance(approved, SendIntent | refusals.AlreadyDecided)
     assert status_of(intent) == S.CANCELLED
 
 
@@ -675,7 +675,7 @@ def test_two_edits_at_the_same_moment_make_one_next_version():
     answers = at_once(*[lambda p=p: edit(intent, p) for p in people])
 
     assert sum(isinstance(answer, SendIntent) for answer in answers) == 1
-    assert sum(isinstance(answer, review.VersionChanged) for answer in answers) == 1
+    assert sum(isinstance(answer, refusals.VersionChanged) for answer in answers) == 1
     intent.action.refresh_from_db()
     assert intent.action.latest_version == 2
 

@@ -26,7 +26,9 @@ from hypothesis.stateful import (
 
 from sends.lifecycle import (
     anomalies,
+    cancelling,
     claim,
+    editing,
     events,
     halts,
     intake,
@@ -319,7 +321,7 @@ class Lifecycle(RuleBasedStateMachine):
             taken = self._do("propose_version", intake.propose_version, pk, proposal, agent=agent)
             self._note_taken(taken, document)
         else:
-            self._do("withdraw", review.withdraw, pk, agent=agent)
+            self._do("withdraw", cancelling.withdraw, pk, agent=agent)
 
     def _propose(self, document: dict[str, Any], agent: int) -> None:
         agent_row = self._pick(self.world.agents, agent)
@@ -367,13 +369,13 @@ class Lifecycle(RuleBasedStateMachine):
             case "undo":
                 self._do(verb, review.undo, pk, person=by)
             case "cancel":
-                self._do(verb, review.cancel, pk, person=by, reason="not needed")
+                self._do(verb, cancelling.cancel, pk, person=by, reason="not needed")
             case "edit":
-                newer = self._do(verb, review.edit, pk, **seen, **written)
+                newer = self._do(verb, editing.edit, pk, **seen, **written)
                 if newer is not None:
                     self._note(newer, said)
             case "follow_up":
-                created = self._do(verb, review.follow_up, pk, person=by, **written)
+                created = self._do(verb, editing.follow_up, pk, person=by, **written)
                 if created is not None:
                     self._note(created, said)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from sends.lifecycle import review, worker
+from sends.lifecycle import editing, refusals, review, worker
 from sends.models import Anomaly, AnomalyKind, Payload, Role, SendIntent, triggers
 from sends.rules.payloads import Message, thaw
 from sends.rules.statuses import Status
@@ -127,7 +127,7 @@ def test_bytes_altered_before_the_approval_are_not_approved(stage: Stage) -> Non
     intent = stage.proposed()
     alter(intent)
 
-    with pytest.raises(review.DigestDiffers):
+    with pytest.raises(refusals.DigestDiffers):
         review.approve(intent.pk, person=stage.approver, digest=intent.digest)
 
     stage.take_turns(1)
@@ -139,7 +139,7 @@ def test_an_approval_is_of_the_digest_on_the_screen(stage: Stage) -> None:
     """Case B4: whoever saw version 1 does not approve version 2."""
     intent = stage.proposed()
     other = make_person(stage.tenant, Role.APPROVER)
-    newer = review.edit(
+    newer = editing.edit(
         intent.pk,
         person=other,
         message=reworded(intent, "Goodbye"),
@@ -148,7 +148,7 @@ def test_an_approval_is_of_the_digest_on_the_screen(stage: Stage) -> None:
     )
 
     for target in (intent, newer):
-        with pytest.raises(review.VersionChanged):
+        with pytest.raises(refusals.VersionChanged):
             review.approve(target.pk, person=stage.approver, digest=intent.digest)
     stage.take_turns(1)
     assert stage.sandbox.stats()["requests"] == 0
@@ -164,7 +164,7 @@ def test_an_approval_is_of_the_digest_on_the_screen(stage: Stage) -> None:
 def test_after_an_edit_the_original_never_leaves(stage: Stage) -> None:
     """Case B5: approved, edited, and the new version rejected: nothing is sent at all."""
     intent = stage.approved()
-    newer = review.edit(
+    newer = editing.edit(
         intent.pk,
         person=stage.operator,
         message=reworded(intent, "Goodbye"),
@@ -188,7 +188,7 @@ def test_after_an_edit_the_original_never_leaves(stage: Stage) -> None:
 def test_who_wrote_a_version_is_not_its_only_approver(stage: Stage) -> None:
     """Case B2, in the service and not only on the screen."""
     intent = stage.proposed()
-    newer = review.edit(
+    newer = editing.edit(
         intent.pk,
         person=stage.approver,
         message=reworded(intent, "Goodbye"),
@@ -196,7 +196,7 @@ def test_who_wrote_a_version_is_not_its_only_approver(stage: Stage) -> None:
         reason="says it better",
     )
 
-    with pytest.raises(review.NotAllowed):
+    with pytest.raises(refusals.NotAllowed):
         review.approve(newer.pk, person=stage.approver, digest=newer.digest)
     stage.take_turns(1)
 
@@ -214,21 +214,21 @@ def test_an_edit_and_an_approval_race(stage: Stage) -> None:
     def edit_all() -> None:
         for intent, message in pairs:
             try:
-                review.edit(
+                editing.edit(
                     intent.pk,
                     person=stage.operator,
                     message=message,
                     digest=intent.digest,
                     reason="says it better",
                 )
-            except review.Refused:
+            except refusals.Refused:
                 continue
 
     def approve_all() -> None:
         for intent, _ in pairs:
             try:
                 review.approve(intent.pk, person=stage.approver, digest=intent.digest)
-            except review.Refused:
+            except refusals.Refused:
                 continue
 
     answers = at_once(edit_all, approve_all, worker.drain)

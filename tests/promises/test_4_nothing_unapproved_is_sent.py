@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from django.db import transaction
 
-from sends.lifecycle import claim, halts, review, worker
+from sends.lifecycle import cancelling, claim, editing, halts, refusals, review, worker
 from sends.lifecycle.anomalies import close_anomaly, open_anomaly
 from sends.lifecycle.transitions import lock_intent
 from sends.models import (
@@ -40,11 +40,11 @@ def fresh(intent: SendIntent) -> SendIntent:
 
 
 def cancel(stage: Stage, intent: SendIntent) -> None:
-    review.cancel(intent.pk, person=stage.operator, reason="no longer needed")
+    cancelling.cancel(intent.pk, person=stage.operator, reason="no longer needed")
 
 
 def withdraw(stage: Stage, intent: SendIntent) -> None:
-    review.withdraw(intent.pk, agent=stage.agent)
+    cancelling.withdraw(intent.pk, agent=stage.agent)
 
 
 def undo(stage: Stage, intent: SendIntent) -> None:
@@ -52,7 +52,7 @@ def undo(stage: Stage, intent: SendIntent) -> None:
 
 
 def edit(stage: Stage, intent: SendIntent) -> None:
-    review.edit(
+    editing.edit(
         intent.pk,
         person=stage.approver,
         message=thaw(bytes(intent.payload.body)).message,
@@ -164,7 +164,7 @@ def test_what_is_on_the_wire_is_shown_as_such(stage: Stage, stop: Stop) -> None:
     intent = stage.approved()
     puppet = stage.puppet_at("dispatched")
 
-    with pytest.raises((review.InFlight, review.TooLate)):
+    with pytest.raises((refusals.InFlight, refusals.TooLate)):
         stop(stage, intent)
     cancel(stage, intent)
     assert fresh(intent).status == S.IN_FLIGHT
@@ -233,7 +233,7 @@ def test_operators_and_workers_race(stage: Stage, stop: Stop) -> None:
         for intent in intents:
             try:
                 stop(stage, intent)
-            except review.Refused:
+            except refusals.Refused:
                 continue  # the worker was first
 
     assert [a for a in at_once(stop_all, worker.drain) if isinstance(a, Exception)] == []

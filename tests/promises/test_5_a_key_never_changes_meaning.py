@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sends.lifecycle import claim, review, worker
+from sends.lifecycle import claim, editing, worker
 from sends.lifecycle.requeue import requeue
 from sends.models import Account, Anomaly, AnomalyKind, Attempt, SendIntent, database_now, new_id
 from sends.rules.outcomes import Outcome
@@ -126,7 +126,7 @@ def test_conflict_replay_and_in_progress_are_told_apart(stage: Stage) -> None:
 def test_no_two_intents_share_a_key(stage: Stage) -> None:
     """Case A29: versions, actions and recipients each have their own."""
     first = stage.proposed()
-    second = review.edit(
+    second = editing.edit(
         first.pk,
         person=stage.operator,
         message=replace(thaw(bytes(first.payload.body)).message, text="Goodbye"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sends.lifecycle import halts, review, watchdog
+from sends.lifecycle import cancelling, halts, refusals, review, watchdog
 from sends.lifecycle.resolve import ask_provider, mark_not_accepted, replay, resend
 from sends.models import SendIntent, Suppression, SuppressionCause, database_now
 from sends.rules.outcomes import Outcome
@@ -60,7 +60,7 @@ def test_replays_end_with_the_window_of_the_contract(stage: Stage) -> None:
     await_that(lambda: fresh(intent).replay_until < database_now())  # type: ignore[operator]
     stage.take_turns(2)
     assert stage.sandbox.stats()["requests"] == requests
-    with pytest.raises(review.Refused):
+    with pytest.raises(refusals.Refused):
         replay(intent.pk, person=stage.operator)
 
 
@@ -102,7 +102,7 @@ def suppress(stage: Stage, intent: SendIntent) -> None:
 
 
 def withdraw(stage: Stage, intent: SendIntent) -> None:
-    review.withdraw(intent.pk, agent=stage.agent)
+    cancelling.withdraw(intent.pk, agent=stage.agent)
 
 
 def lapse(stage: Stage, intent: SendIntent) -> None:
