@@ -36,12 +36,10 @@
 
   /* ---- Every new piece of page, the first one included. */
 
-  let shownAt = 0; // when an email last appeared that can be approved
-
   const welcome = (part) => {
     all("[data-js]", part).forEach((element) => { element.hidden = false; });
     if (part.matches?.("[data-js]")) part.hidden = false;
-    if (part.matches?.("[data-guard]") || one("[data-guard]", part)) shownAt = performance.now();
+    all("[data-guard]", part).forEach(hold);
     const strip = part.matches?.("[data-seconds]") ? part : one("[data-seconds]", part);
     if (strip) countDown(strip);
   };
@@ -72,13 +70,16 @@
 
   /* ---- A double press must not approve an email that nobody has seen. */
 
-  const guard = (event) => {
-    if (performance.now() - shownAt > 600 || !event.target.closest?.("[data-guard]")) return;
+  const hold = (button) => {
+    button.setAttribute("aria-disabled", "true");
+    setTimeout(() => button.removeAttribute("aria-disabled"), 600);
+  };
+  on("click", (event) => {
+    if (!event.target.closest?.("[data-guard][aria-disabled]")) return;
     event.preventDefault();
     event.stopImmediatePropagation();
-  };
-  on("click", guard, true);
-  on("submit", guard, true);
+    say("Not yet: this email has only just appeared. Press again.");
+  }, true);
   on("keydown", (event) => {
     if (event.repeat && event.key === "Enter" && event.target.closest?.("button")) event.preventDefault();
   }, true);
