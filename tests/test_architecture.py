@@ -12,20 +12,21 @@ ROOT = Path(__file__).resolve().parent.parent
 SENDS = ROOT / "sends"
 # What each room may import of ours, besides itself. A door may use everything below, but of
 # `providers` only the registry, and no other door.
-BELOW = {"conf", "rules", "models", "providers.registry", "reports", "lifecycle"}
+BELOW = {"conf", "logs", "rules", "models", "providers.registry", "reports", "lifecycle"}
 DOORS = (
-    *("api", "webhooks", "dashboard", "templatetags", "health"),
+    *("api", "webhooks", "dashboard", "templatetags", "health", "access_log"),
     *("tasks", "broker", "schedule", "checks", "guard", "management"),
 )
 ROOMS: dict[str, set[str]] = {
     "sandbox": set(),
     "conf": set(),
+    "logs": set(),
     "rules": set(),
     "models": {"rules"},
     "migrations": {"models", "rules"},
     "providers": {"rules", "conf"},
     "reports": {"models", "rules"},
-    "lifecycle": {"conf", "rules", "models", "providers"},
+    "lifecycle": {"conf", "logs", "rules", "models", "providers"},
     **dict.fromkeys(DOORS, BELOW),
     "dashboard": BELOW | {"templatetags"},  # its words and pictures, as its templates know them
     # django-q2's three ends: what it calls, what wakes it, and who watches over it.

@@ -3,6 +3,7 @@
 from django.http import HttpRequest
 from ninja.security import HttpBearer
 
+from sends import logs
 from sends.api.problems import Problem
 from sends.lifecycle import tokens
 from sends.models import Scope, Token, database_now
@@ -17,7 +18,10 @@ class Bearer(HttpBearer):
 
     def authenticate(self, request: HttpRequest, token: str) -> Token | None:
         found = tokens.holder(token, now=database_now())
-        if found is not None and self.scope not in found.scopes:
+        if found is None:
+            return None
+        logs.about(tenant=found.tenant_id, agent=found.agent_id)
+        if self.scope not in found.scopes:
             raise Problem(
                 403,
                 "missing_scope",

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 
+from sends import logs
 from sends.dashboard.requests import go_to, page_of, wants_fragment
 from sends.models import Membership, Person, Role, Tenant
 
@@ -85,7 +86,9 @@ def membership_of(request: HttpRequest) -> Membership | None:
         if request.user.is_authenticated:
             person = request.user
             found = person.memberships.select_related("tenant").order_by("id").first()
+            logs.about(person=person.pk)
             if found is not None:
                 found.person = person
+                logs.about(tenant=found.tenant_id)
         request._membership = found  # type: ignore[attr-defined]
     return cast("Membership | None", getattr(request, "_membership", None))

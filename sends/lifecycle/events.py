@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from django.db import OperationalError, transaction
 from django.db.models import Exists, OuterRef, Q
 
+from sends import logs
 from sends.lifecycle.acceptance import accept, finish, reach, record_evidence, unpark
 from sends.lifecycle.transitions import lock_intent, lock_switch
 from sends.models import (
@@ -185,6 +186,7 @@ def _row(account: Account, event: Event, raw: bytes, now: datetime) -> ProviderE
         reason=event.reason,
         occurred_at=event.occurred_at or now,
         received_at=now,
+        request_id=logs.request_id(),
         raw=raw,
     )
 

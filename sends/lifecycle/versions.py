@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from sends import logs
 from sends.lifecycle.anomalies import has_open_anomaly
 from sends.lifecycle.approval import approve_by_policy
 from sends.lifecycle.refusals import (
@@ -293,6 +294,7 @@ def _freeze(
         approval_rule=need.rule,
         not_before=terms.not_before,
         deadline=terms.deadline,
+        request_id=logs.request_id(),
         decide_by=now + policy.decide_by,
         holds=HOLD_BITS[Hold.ANOMALY] if has_open_anomaly(action) else 0,
         created_at=now,

@@ -48,7 +48,8 @@ class ProviderEvent(Row):
 
     `event_id` is the provider's own and unique in the account; `fingerprint` is made of message,
     recipient, kind and time and absorbs what is sent again under a new id. A batch makes several
-    rows with the same `raw` bytes. `error` says why it is FAILED.
+    rows with the same `raw` bytes; `request_id` names the request that brought it, in the log.
+    `error` says why it is FAILED.
     """
 
     account = models.ForeignKey(Account, models.PROTECT, related_name="events")
@@ -62,6 +63,7 @@ class ProviderEvent(Row):
     reason = models.TextField(blank=True)
     occurred_at = models.DateTimeField()
     received_at = models.DateTimeField()
+    request_id = models.CharField(max_length=64, blank=True)
     raw = models.BinaryField()
     state = models.CharField(max_length=8, choices=EventState.choices, default=EventState.RECEIVED)
     intent = models.ForeignKey(SendIntent, models.PROTECT, null=True, related_name="events")

@@ -129,6 +129,7 @@ class SendIntent(Row):
     approval_rule = models.CharField(max_length=600, blank=True)
     not_before = models.DateTimeField(null=True)
     deadline = models.DateTimeField(null=True)
+    request_id = models.CharField(max_length=64, blank=True)
     created_at = models.DateTimeField()
 
     # Where it is

@@ -51,6 +51,7 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "approval_rule",
         "not_before",
         "deadline",
+        "request_id",
         "created_at",
     ),
     "Delivery": ("tenant", "intent", "position", "kind", "address", "name", "normal", "domain"),

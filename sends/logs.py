@@ -1,0 +1,153 @@
+"""The log: one wide line for each thing that happened, in fixed fields and without content.
+
+What a line says is a constant, and what it is about stands in its fields. Nothing that people or
+programs wrote can reach it: a field that FIELDS does not name is left out, text that is filled
+into words is replaced, an exception is told by its kind and place, and whatever still looks like
+an address is masked.
+"""
+
+import json
+import logging
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+# name -> what it holds. A line has those that apply to it, after time, level, logger and event.
+FIELDS: dict[str, str] = {
+    "request_id": "the request; that of an attempt is the one that proposed its intent",
+    "tenant": "id of the tenant",
+    "person": "id of the person who is signed in",
+    "agent": "id of the agent whose token it is",
+    "method": "of the request",
+    "route": "the pattern of the address, never the address itself",
+    "status": "HTTP status of our answer",
+    "duration_ms": "how long it took us, in milliseconds",
+    "bytes_in": "length of the request's body",
+    "bytes_out": "length of our answer's body",
+    "queries": "how often the database was asked",
+    "account": "id of the account",
+    "intent": "id of the intent",
+    "attempt": "id of the attempt",
+    "number": "which attempt of its intent it was",
+    "outcome": "of the attempt",
+    "decision": "what followed from it",
+    "phase": "how far the attempt got",
+    "http_status": "HTTP status of the provider's answer",
+    "error": "kind of what went wrong",
+    "bytes_sent": "how much of the request went out",
+    "bytes_total": "how long the request was",
+    "seconds": "how long the provider took to answer",
+    "late": "true where the lease was lost before the result could be saved",
+    "events": "ids of the provider's events",
+    "provider_event": "id of the provider's event",
+    "kind": "of the event",
+    "results": "how many results were saved together",
+    "new": "how many of them were not known before",
+    "task": "what django-q2 ran",
+    "count": "how many it was about",
+    "scope": "id of what a switch stands above",
+    "run": "id of the run",
+    "triggers": "names of the triggers that the database lacks",
+    "trace": "where the exception was raised, without its words",
+}
+ADDRESS = re.compile(r"[^\s\"'<>(),;:=/\[\]]+@[^\s\"'<>(),;:=/\[\]]+")
+MASK = "…"
+VALID_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+_about: ContextVar[dict[str, Any]] = ContextVar("about", default={})  # noqa: B039 never changed
+
+
+@contextmanager
+def lines_about(**fields: Any) -> Iterator[None]:
+    """Every line that is written inside has these fields too, and those that `about` adds."""
+    token = _about.set(_about.get() | fields)
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def about(**fields: Any) -> None:
+    """The lines from here to the end of the request have these fields too."""
+    _about.set(_about.get() | fields)
+
+
+def request_id() -> str:
+    """The id of the request that is being answered; empty where none is."""
+    return str(_about.get().get("request_id", ""))
+
+
+class Line(logging.Formatter):
+    """One record as one line: JSON for programs, or key=value for people."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        head = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _words(record),
+        }
+        fields = {name: _plain(value) for name, value in fields_of(record).items()}
+        if self.as_json:
+            return json.dumps(head | fields, ensure_ascii=False)
+        trace = fields.pop("trace", "")
+        said = " ".join([*head.values(), *(f"{k}={_quoted(v)}" for k, v in fields.items())])
+        return f"{said}\n{trace}" if trace else said
+
+
+def _words(record: logging.LogRecord) -> str:
+    """What the record says, with its numbers, but without any text that is filled in."""
+    words, args = str(record.msg), record.args or ()
+    if isinstance(args, tuple):
+        args = tuple(arg if isinstance(arg, int | float) else MASK for arg in args)
+        with suppress(TypeError, ValueError):  # then the numbers are missing too
+            words = words % args if args else words
+    return ADDRESS.sub(MASK, words.split("\n", 1)[0])
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Those of FIELDS that the record has, or that the request has in which it was made."""
+    known = _about.get() | vars(record)
+    if record.exc_info and record.exc_info[1] is not None:
+        error = record.exc_info[1]
+        known = {"error": _kind(error)} | known | {"trace": _trace(error)}
+    return {name: known[name] for name in FIELDS if known.get(name) is not None}
+
+
+def _kind(error: BaseException) -> str:
+    # What the operating system says is from a fixed list; other words may quote anything.
+    why = error.strerror if isinstance(error, OSError) else None
+    return f"{type(error).__name__}: {why}" if why else type(error).__name__
+
+
+def _trace(error: BaseException) -> str:
+    """As Python shows it, the cause first; of the exceptions themselves only their kind."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = [_trace(cause)] if cause else []
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    return "\n".join([*before, *([frames] if frames else []), _kind(error)])
+
+
+def _plain(value: Any) -> Any:
+    """Numbers as they are, lists as such, and all else as text without addresses."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return ADDRESS.sub(MASK, str(value))
+
+
+def _quoted(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(_quoted(part) for part in value)
+    text = str(value)
+    return text if re.fullmatch(r"[^\s\"=]+", text) else json.dumps(text, ensure_ascii=False)
