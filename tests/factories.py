@@ -229,6 +229,14 @@ def make_intent(
     return intent
 
 
+def purge(intent: SendIntent, *, at: datetime | None = None) -> SendIntent:
+    """Delete what it said, as the retention does; the database asks that it is over."""
+    SendIntent.objects.filter(pk=intent.pk).update(purged_at=at or database_now())
+    Payload.objects.filter(intent=intent).delete()
+    intent.refresh_from_db()
+    return intent
+
+
 # What must be given to make_intent at creation, because it is frozen then.
 BORN_WITH = ("not_before", "deadline", "template", "author", "resend_of", "note", "context_hash")
 

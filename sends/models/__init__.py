@@ -6,7 +6,7 @@ from sends.models.agents import Agent, Scope, Token
 from sends.models.anomalies import Anomaly, AnomalyKind
 from sends.models.approvals import ActionResult, Approval, ReasonCode, Verdict
 from sends.models.attempts import Attempt
-from sends.models.audit import AuditEntry
+from sends.models.audit import AuditCheckpoint, AuditEntry
 from sends.models.base import database_now, new_id
 from sends.models.deliveries import Delivery, RecipientKind
 from sends.models.events import EventState, MatchedBy, ProviderEvent
@@ -28,6 +28,7 @@ __all__ = [
     "AnomalyKind",
     "Approval",
     "Attempt",
+    "AuditCheckpoint",
     "AuditEntry",
     "Cause",
     "Delivery",

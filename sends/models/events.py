@@ -49,7 +49,7 @@ class ProviderEvent(Row):
     `event_id` is the provider's own and unique in the account; `fingerprint` is made of message,
     recipient, kind and time and absorbs what is sent again under a new id. A batch makes several
     rows with the same `raw` bytes; `request_id` names the request that brought it, in the log.
-    `error` says why it is FAILED.
+    `error` says why it is FAILED, `purged_at` when `raw` was emptied.
     """
 
     account = models.ForeignKey(Account, models.PROTECT, related_name="events")
@@ -70,6 +70,7 @@ class ProviderEvent(Row):
     matched_by = models.CharField(max_length=20, choices=MatchedBy.choices, blank=True)
     applied_at = models.DateTimeField(null=True)
     error = models.TextField(blank=True)
+    purged_at = models.DateTimeField(null=True)
 
     objects = models.Manager.from_queryset(Events)()
 
@@ -93,4 +94,10 @@ class ProviderEvent(Row):
                 condition=Q(state="parked"),
             ),
             models.Index(fields=["account", "fingerprint"], name="event_fingerprint"),
+            # Retention: those that still have their raw bytes, the oldest first.
+            models.Index(
+                fields=["account", "received_at"],
+                name="event_to_purge",
+                condition=Q(purged_at=None),
+            ),
         ]

@@ -19,6 +19,7 @@ from sends.rules.statuses import (
     ACTIVE,
     APPROVED,
     CLAIMABLE,
+    ENDED,
     MAY_BE_IN_DOUBT,
     SENT_BACK,
     UNDECIDED,
@@ -102,6 +103,9 @@ class SendIntent(Row):
     of the first dispatch, and bind every later one. `retrying_since`, `retries_counted` and
     `tries` belong to the period since the last approval, requeue or replay by a person, who is
     then `asked_by`. `not_sooner_than` is a wait that nobody may cut short.
+
+    `purged_at` is when what it said was deleted. `erased_at` is when a recipient was erased: then
+    its subject and note went too, and the recipient's addresses became a pseudonym.
     """
 
     # Frozen when it is created
@@ -142,6 +146,8 @@ class SendIntent(Row):
     status_at = models.DateTimeField()
     end_reason = models.TextField(blank=True)
     closed_at = models.DateTimeField(null=True)
+    purged_at = models.DateTimeField(null=True)
+    erased_at = models.DateTimeField(null=True)
 
     # May it be sent?
     decide_by = models.DateTimeField(null=True)
@@ -262,6 +268,12 @@ class SendIntent(Row):
             models.Index(fields=["tenant", "status", "-id"], name="intent_by_status"),
             models.Index(fields=["tenant", "-id"], name="intent_newest"),
             models.Index(fields=["run", "status"], name="intent_of_run"),
+            # Retention: what ended and still has its content, the longest ended first.
+            models.Index(
+                fields=["tenant", "status", "status_at", "id"],
+                name="intent_to_purge",
+                condition=Q(status__in=sorted(ENDED), purged_at=None),
+            ),
             # The bytes that a person looks at, by their digest.
             models.Index(fields=["digest"], name="intent_digest"),
             # Events that name the provider's id.

@@ -9,7 +9,7 @@ class Payload(models.Model):
     """The canonical JSON of one intent's message (`rules.payloads`), and what the agent sent along.
 
     Bytes, never a JSON column: a database that rewrites JSON would break the seal. The metadata
-    is the agent's own and goes to no provider.
+    is the agent's own and goes to no provider. Retention deletes the row: `SendIntent.purged_at`.
     """
 
     intent = models.OneToOneField(

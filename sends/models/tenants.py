@@ -45,7 +45,7 @@ class Tenant(Row):
 
 
 class Policy(Row):
-    """How a tenant's intents are approved and retried. One row a tenant."""
+    """How a tenant's intents are approved and retried, and what is kept. One row a tenant."""
 
     tenant = models.OneToOneField(Tenant, models.PROTECT, related_name="policy")
     approvals = models.PositiveSmallIntegerField(default=1)
@@ -59,6 +59,15 @@ class Policy(Row):
     retry_limit = models.PositiveIntegerField(default=40)
     lease = models.DurationField(default=timedelta(seconds=120))
     second_operator = models.BooleanField(default=True)
+    # How long what an email said is kept once it ended like this; null is for ever.
+    keep_done = models.DurationField(null=True, default=timedelta(days=365))
+    keep_cancelled = models.DurationField(null=True, default=timedelta(days=90))
+    keep_superseded = models.DurationField(null=True, default=timedelta(days=90))
+    keep_rejected = models.DurationField(null=True, default=timedelta(days=90))
+    keep_dead_letter = models.DurationField(null=True, default=timedelta(days=365))
+    # The raw bytes of provider events; entries of the audit log, before an export may cut them.
+    keep_events = models.DurationField(null=True, default=timedelta(days=90))
+    keep_audit = models.DurationField(null=True, default=None)
 
     class Meta:
         constraints = [

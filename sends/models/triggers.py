@@ -5,14 +5,14 @@ They are made from `rules.statuses` and from the lists below, on SQLite and Post
 when Django rebuilds the table. `missing` says which are absent or differ.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from sends.rules.statuses import LEGAL, Status
+from sends.rules.statuses import APPROVED, LEGAL, Status
 
 # Columns that are written with the row and never again. The rest of the row may move.
 FROZEN: dict[str, tuple[str, ...]] = {
@@ -60,16 +60,21 @@ FROZEN: dict[str, tuple[str, ...]] = {
     "ProviderEvent": ("account", "event_id", "fingerprint", "kind", "recipient", "raw"),
 }
 # Rows that are never changed at all.
-APPEND_ONLY = ("Payload", "Evidence", "AuditEntry")
-# Rows that are never deleted. A payload may be purged once nothing can need it.
-KEPT = ("Action", "SendIntent", "Attempt", "Approval", "Evidence", "AuditEntry")
-PURGEABLE = (
-    Status.DONE,
-    Status.CANCELLED,
-    Status.SUPERSEDED,
-    Status.REJECTED,
-    Status.DEAD_LETTER,
-)
+APPEND_ONLY = ("Payload", "Evidence", "AuditEntry", "AuditCheckpoint")
+# Of these and of closed attempts, what erasing a person may change once their intent is erased.
+ERASABLE: dict[str, tuple[str, ...]] = {
+    "SendIntent": ("note", "subject", "first_recipient"),
+    "Delivery": ("address", "name", "normal", "domain"),
+    "Attempt": ("reason", "body"),
+    "Approval": ("note",),
+    "ProviderEvent": ("recipient", "raw"),
+    "Evidence": ("summary", "value"),
+}
+# Rows that are never deleted.
+KEPT = ("Action", "SendIntent", "Attempt", "Approval", "Evidence", "AuditCheckpoint")
+# A version that has lost its content is never sent.
+BEFORE_DISPATCH = frozenset({Status.AWAITING_APPROVAL}) | APPROVED
+NOW = "now()"  # stands for the database's clock, in its own words
 
 
 @dataclass(frozen=True)
@@ -83,16 +88,19 @@ class Trigger:
     message: str
 
     def sqlite(self) -> str:
+        # As Django writes moments there: texts, which sort by time.
+        condition = self.condition.replace(NOW, "strftime('%Y-%m-%d %H:%M:%f', 'now')")
         return (
             f'CREATE TRIGGER "{self.name}" BEFORE {self.event} ON "{self.table}" '
-            f"FOR EACH ROW WHEN {self.condition} "
+            f"FOR EACH ROW WHEN {condition} "
             f"BEGIN SELECT RAISE(ABORT, '{self.message}'); END"
         )
 
     def postgresql_body(self) -> str:
         row = "OLD" if self.event == "DELETE" else "NEW"
+        condition = self.condition.replace(NOW, "clock_timestamp()")
         return (
-            f" BEGIN IF {self.condition} THEN RAISE EXCEPTION '{self.message}' "
+            f" BEGIN IF {condition} THEN RAISE EXCEPTION '{self.message}' "
             f"USING ERRCODE = 'integrity_constraint_violation'; END IF; RETURN {row}; END "
         )
 
@@ -105,9 +113,13 @@ def _table(name: str) -> str:
     return _model(name)._meta.db_table
 
 
-def _columns(name: str) -> list[str]:
+def _columns(name: str, fields: Collection[str]) -> list[str]:
     columns = {field.name: str(field.column) for field in _model(name)._meta.concrete_fields}
-    return [columns[field] for field in FROZEN[name]]
+    return [columns[field] for field in fields]
+
+
+def _all_fields(name: str) -> list[str]:
+    return [field.name for field in _model(name)._meta.concrete_fields]
 
 
 def _differs(column: str) -> str:
@@ -121,6 +133,51 @@ def _differs(column: str) -> str:
 def _changed(columns: list[str]) -> str:
     # COALESCE: comparing with one NULL is NULL, which neither database takes for true.
     return " OR ".join(f"COALESCE({_differs(column)}, TRUE)" for column in columns)
+
+
+def _changed_unless_erased(name: str, fields: Collection[str]) -> str:
+    """Whether one of these changes, other than by erasing a person from an intent."""
+    erasable = [field for field in ERASABLE.get(name, ()) if field in fields]
+    fixed = _changed(_columns(name, [field for field in fields if field not in erasable]))
+    if not erasable:
+        return fixed
+    return f"{fixed} OR (({_changed(_columns(name, erasable))}) AND NOT ({_erased(name)}))"
+
+
+def _erased(name: str) -> str:
+    if name == "SendIntent":
+        return "NEW.erased_at IS NOT NULL"
+    if name == "ProviderEvent":
+        return "NEW.purged_at IS NOT NULL AND LENGTH(NEW.raw) = 0"
+    return f"EXISTS (SELECT 1 FROM {_of_intent(name)} AND erased_at IS NOT NULL)"
+
+
+def _of_intent(name: str) -> str:
+    return f"{_table('SendIntent')} WHERE id = OLD.intent_id"
+
+
+def _is_over(row: str) -> str:
+    """Whether nothing can be decided about the intent any more, nor sent."""
+    ended = (Status.DONE, Status.CANCELLED, Status.SUPERSEDED)
+    return (
+        f"({row}.status IN ({_listed(ended)})"
+        f" OR ({row}.status = '{Status.REJECTED}'"
+        f" AND ({row}.undo_until IS NULL OR {row}.undo_until < {NOW}))"
+        f" OR ({row}.status = '{Status.DEAD_LETTER}' AND {row}.closed_at IS NOT NULL))"
+    )
+
+
+def _must_stay(row: str) -> str:
+    """Whether a person may still need what the intent says: any version of it is not over, or
+    an anomaly is open."""
+    versions = f"{_table('SendIntent')} version WHERE version.action_id = {row}.action_id"
+    anomalies = f"{_table('Anomaly')} anomaly WHERE anomaly.action_id = {row}.action_id"
+    return (
+        f"(NOT {_is_over(row)}"
+        f" OR EXISTS (SELECT 1 FROM {versions} AND version.id <> {row}.id"
+        f" AND NOT {_is_over('version')})"
+        f" OR EXISTS (SELECT 1 FROM {anomalies} AND anomaly.closed_at IS NULL))"
+    )
 
 
 def _legal_pairs() -> str:
@@ -179,7 +236,8 @@ def triggers() -> Iterator[Trigger]:
         "attempt_closed",
         _table("Attempt"),
         "UPDATE",
-        "OLD.closed_at IS NOT NULL",
+        f"OLD.closed_at IS NOT NULL"
+        f" AND ({_changed_unless_erased('Attempt', _all_fields('Attempt'))})",
         "a closed attempt is never rewritten",
     )
     for name in FROZEN:
@@ -187,7 +245,7 @@ def triggers() -> Iterator[Trigger]:
             f"{name.lower()}_frozen",
             _table(name),
             "UPDATE",
-            _changed(_columns(name)),
+            _changed_unless_erased(name, FROZEN[name]),
             f"{_model(name)._meta.verbose_name}: these columns never change",
         )
     for name in APPEND_ONLY:
@@ -195,7 +253,7 @@ def triggers() -> Iterator[Trigger]:
             f"{name.lower()}_frozen",
             _table(name),
             "UPDATE",
-            "TRUE",
+            _changed_unless_erased(name, _all_fields(name)),
             f"{_model(name)._meta.verbose_name}: rows never change",
         )
     for name in KEPT:
@@ -206,12 +264,73 @@ def triggers() -> Iterator[Trigger]:
             "TRUE",
             f"{_model(name)._meta.verbose_name}: rows are never deleted",
         )
+    yield from _content(intents)
+    yield from _audit()
+
+
+def _content(intents: str) -> Iterator[Trigger]:
+    """What people may still need is not deleted, and what was deleted is never sent."""
+    keeps = "the content of an unfinished or contradicted intent is kept"
+    yield Trigger(
+        "intent_purged",
+        intents,
+        "UPDATE",
+        f"COALESCE({_differs('purged_at')}, TRUE)"
+        f" AND (OLD.purged_at IS NOT NULL OR {_must_stay('NEW')})",
+        keeps,
+    )
+    yield Trigger(
+        "intent_erased",
+        intents,
+        "UPDATE",
+        f"COALESCE({_differs('erased_at')}, TRUE)"
+        f" AND (NEW.purged_at IS NULL OR {_must_stay('NEW')})",
+        keeps,
+    )
+    yield Trigger(
+        "intent_without_content",
+        intents,
+        "UPDATE",
+        "OLD.purged_at IS NOT NULL AND OLD.status <> NEW.status"
+        f" AND NEW.status IN ({_listed(BEFORE_DISPATCH)})",
+        "an intent whose content was deleted is never sent",
+    )
     yield Trigger(
         "payload_kept",
         _table("Payload"),
         "DELETE",
-        f"(SELECT status FROM {intents} WHERE id = OLD.intent_id) NOT IN ({_listed(PURGEABLE)})",
-        "the payload of an unfinished intent is kept",
+        f"EXISTS (SELECT 1 FROM {_of_intent('Payload')} AND purged_at IS NULL)",
+        keeps,
+    )
+    yield Trigger(
+        "event_purged",
+        _table("ProviderEvent"),
+        "UPDATE",
+        f"COALESCE({_differs('purged_at')}, TRUE)"
+        " AND (OLD.purged_at IS NOT NULL OR NEW.state IN ('received', 'failed')"
+        f" OR EXISTS (SELECT 1 FROM {intents} intent"
+        f" WHERE intent.id = NEW.intent_id AND {_must_stay('intent')}))",
+        "an event that may still be needed is kept as it was told",
+    )
+
+
+def _audit() -> Iterator[Trigger]:
+    entries, checkpoints = _table("AuditEntry"), _table("AuditCheckpoint")
+    yield Trigger(
+        "auditentry_kept",
+        entries,
+        "DELETE",
+        f"NOT EXISTS (SELECT 1 FROM {checkpoints} one"
+        " WHERE one.tenant_id = OLD.tenant_id AND one.sequence >= OLD.sequence)",
+        "audit entry: rows are kept, but for those before a checkpoint",
+    )
+    yield Trigger(
+        "auditcheckpoint_true",
+        checkpoints,
+        "INSERT",
+        f"NOT EXISTS (SELECT 1 FROM {entries} entry WHERE entry.tenant_id = NEW.tenant_id"
+        " AND entry.sequence = NEW.sequence AND entry.hash = NEW.hash)",
+        "a checkpoint names an entry of the log",
     )
 
 

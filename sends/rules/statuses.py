@@ -121,6 +121,9 @@ SENT_BACK = frozenset({S.REJECTED, S.CHANGES_REQUESTED})
 UNDECIDED = frozenset({S.AWAITING_APPROVAL, S.CHANGES_REQUESTED})
 # A decision or a timer is still to come; the rest only waits for news of deliveries, or nothing.
 UNFINISHED = UNDECIDED | ACTIVE
+# Where an intent may end. One that was rejected is over when that can no longer be undone, a dead
+# letter when a person closed it.
+ENDED = frozenset({S.DONE, S.CANCELLED, S.SUPERSEDED, S.REJECTED, S.DEAD_LETTER})
 # Evidence that a provider took one of these contradicts a promise: an anomaly.
 NEVER_SENT = UNDECIDED | frozenset({S.REJECTED, S.CANCELLED, S.SUPERSEDED})
 

@@ -14,7 +14,6 @@ from sends.models import (
     Direction,
     Evidence,
     EvidenceKind,
-    Payload,
     Policy,
     ReasonCode,
     SendIntent,
@@ -36,6 +35,7 @@ from tests.factories import (
     make_person,
     make_run,
     make_token,
+    purge,
 )
 from tests.lifecycle.races import at_once
 
@@ -484,7 +484,7 @@ def test_metadata_comes_back_as_it_was_given(api: Door) -> None:
 
 def test_an_intent_whose_payload_was_purged_can_still_be_seen(agent: Agent, api: Door) -> None:
     intent = make_intent(agent, status=Status.CANCELLED)
-    Payload.objects.all().delete()
+    purge(intent)
     assert api.get(f"/intents/{intent.pk}").json()["metadata"] == {}
 
 

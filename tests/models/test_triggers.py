@@ -6,10 +6,21 @@ import pytest
 from django.core.management import call_command
 from django.db import DatabaseError, connection, transaction
 
-from sends.models import Attempt, SendIntent, database_now, new_id, triggers
+from sends.lifecycle.anomalies import open_anomaly
+from sends.lifecycle.transitions import move
+from sends.models import (
+    AnomalyKind,
+    Approval,
+    Attempt,
+    Evidence,
+    SendIntent,
+    database_now,
+    new_id,
+    triggers,
+)
 from sends.rules.outcomes import Outcome
-from sends.rules.statuses import CLAIMABLE, LEGAL, Status
-from tests.factories import make_attempt, make_intent
+from sends.rules.statuses import CLAIMABLE, ENDED, LEGAL, Status
+from tests.factories import make_attempt, make_intent, purge
 
 GRID = [(before, after) for before in Status for after in Status if before is not after]
 
@@ -178,10 +189,127 @@ def test_at_most_one_version_of_an_action_may_be_sent() -> None:
 
 
 @pytest.mark.django_db
-def test_a_purged_payload_was_of_an_intent_that_is_over() -> None:
+@pytest.mark.parametrize("status", Status)
+def test_only_an_intent_that_is_over_loses_its_content(status: Status) -> None:
+    make_intent(status=status)
+    is_over = status in ENDED - {Status.DEAD_LETTER}
+
+    if is_over:
+        assert raw(PURGE) == 1
+        assert raw("DELETE FROM sends_payload") == 1
+    else:
+        with pytest.raises(DatabaseError, match="content"):
+            raw(PURGE)
+        with pytest.raises(DatabaseError, match="content"):
+            raw("DELETE FROM sends_payload")
+
+
+PURGE = "UPDATE sends_sendintent SET purged_at = created_at"
+
+
+@pytest.mark.django_db
+def test_a_payload_is_deleted_only_with_the_moment_on_record() -> None:
     make_intent(status=Status.CANCELLED)
 
-    assert raw("DELETE FROM sends_payload") == 1
+    with pytest.raises(DatabaseError):
+        raw("DELETE FROM sends_payload")
+
+
+@pytest.mark.django_db
+def test_a_dead_letter_keeps_its_content_until_it_is_closed() -> None:
+    intent = make_intent(status=Status.DEAD_LETTER)
+    with pytest.raises(DatabaseError):
+        raw(PURGE)
+
+    SendIntent.objects.filter(pk=intent.pk).update(closed_at=database_now())
+
+    assert raw(PURGE) == 1
+
+
+@pytest.mark.django_db
+def test_a_rejected_email_keeps_its_content_until_that_cannot_be_undone() -> None:
+    soon, past = database_now() + timedelta(hours=1), database_now() - timedelta(seconds=1)
+    intent = make_intent(status=Status.REJECTED, undo_until=soon)
+    with pytest.raises(DatabaseError):
+        raw(PURGE)
+
+    SendIntent.objects.filter(pk=intent.pk).update(undo_until=past)
+
+    assert raw(PURGE) == 1
+
+
+@pytest.mark.django_db
+def test_an_earlier_version_keeps_its_content_while_a_later_one_is_not_over() -> None:
+    first = make_intent(status=Status.SUPERSEDED)
+    second = make_intent(first.agent, action=first.action, status=Status.QUEUED)
+    with pytest.raises(DatabaseError):
+        raw(PURGE + " WHERE version = 1")
+
+    move(second, Status.CANCELLED, now=database_now(), next_attempt_at=None)
+
+    assert raw(PURGE) == 2
+
+
+@pytest.mark.django_db
+def test_what_an_open_anomaly_is_about_keeps_its_content() -> None:
+    intent = make_intent(status=Status.CANCELLED)
+    open_anomaly(intent, kind=AnomalyKind.ACCEPTED_UNSENT, detail="it bounced", now=database_now())
+    with pytest.raises(DatabaseError):
+        raw(PURGE)
+
+    raw("UPDATE sends_anomaly SET closed_at = opened_at")
+
+    assert raw(PURGE) == 1
+
+
+@pytest.mark.django_db
+def test_content_that_was_deleted_stays_deleted_and_is_never_sent() -> None:
+    intent = purge(make_intent(status=Status.DEAD_LETTER, closed_at=database_now()))
+
+    with pytest.raises(DatabaseError):
+        raw("UPDATE sends_sendintent SET purged_at = NULL")
+    with pytest.raises(DatabaseError, match="never sent"):
+        SendIntent.objects.filter(pk=intent.pk).update(**columns_for(Status.QUEUED, intent))
+
+
+ERASED = [
+    ("sends_sendintent", "subject"),
+    ("sends_sendintent", "note"),
+    ("sends_sendintent", "first_recipient"),
+    ("sends_delivery", "address"),
+    ("sends_attempt", "body"),
+    ("sends_evidence", "summary"),
+    ("sends_approval", "note"),
+]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("table", "column"), ERASED, ids=lambda name: name)
+def test_what_names_a_person_changes_only_once_its_intent_is_erased(
+    table: str, column: str
+) -> None:
+    now = database_now()
+    intent = purge(make_intent(status=Status.CANCELLED))
+    make_attempt(intent, outcome=Outcome.NOT_SENT)
+    Evidence.objects.create(
+        intent=intent, kind="person", direction="neither", summary="x", found_at=now
+    )
+    Approval.objects.create(intent=intent, digest=intent.digest, verdict="reject", made_at=now)
+    change = f"UPDATE {table} SET {column} = 'other'"
+    with pytest.raises(DatabaseError):
+        raw(change)
+
+    raw("UPDATE sends_sendintent SET erased_at = purged_at")
+
+    assert raw(change) == 1
+
+
+@pytest.mark.django_db
+def test_an_intent_with_its_content_is_not_erased() -> None:
+    make_intent(status=Status.CANCELLED)
+
+    with pytest.raises(DatabaseError):
+        raw("UPDATE sends_sendintent SET erased_at = created_at")
 
 
 @pytest.mark.django_db(transaction=True)
