@@ -11,13 +11,14 @@ from sends.models.base import database_now, new_id
 from sends.models.deliveries import Delivery, RecipientKind
 from sends.models.events import EventState, MatchedBy, ProviderEvent
 from sends.models.evidence import Direction, Evidence, EvidenceKind
+from sends.models.installations import Beat, Installation, Program, Restore, RestoreKind
 from sends.models.intents import SendIntent
 from sends.models.payloads import Payload
 from sends.models.people import Membership, Person, Role
 from sends.models.runs import Run
 from sends.models.suppressions import Suppression, SuppressionCause
 from sends.models.switches import Cause, Switch, SwitchKind
-from sends.models.tenants import Installation, Policy, PolicyRule, Tenant
+from sends.models.tenants import Policy, PolicyRule, Tenant
 
 __all__ = [
     "Account",
@@ -30,6 +31,7 @@ __all__ = [
     "Attempt",
     "AuditCheckpoint",
     "AuditEntry",
+    "Beat",
     "Cause",
     "Delivery",
     "Direction",
@@ -43,9 +45,12 @@ __all__ = [
     "Person",
     "Policy",
     "PolicyRule",
+    "Program",
     "ProviderEvent",
     "ReasonCode",
     "RecipientKind",
+    "Restore",
+    "RestoreKind",
     "Role",
     "Run",
     "Scope",

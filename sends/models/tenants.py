@@ -1,4 +1,4 @@
-"""Tenants, the one installation they live in, and each tenant's policy."""
+"""Tenants, and each tenant's policy."""
 
 from datetime import timedelta
 
@@ -8,17 +8,6 @@ from django.db.models import F, Q
 from sends.models.base import Row
 from sends.rules.decisions import RetryPolicy
 from sends.rules.policy import Rule
-
-
-class Installation(Row):
-    """This installation: one row. Its id is the scope of the switch above all others."""
-
-    only = models.BooleanField(default=True, unique=True, editable=False)
-    name = models.CharField(max_length=120, default="Outbox")
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        constraints = [models.CheckConstraint(condition=Q(only=True), name="one_installation")]
 
 
 class Tenant(Row):
