@@ -180,11 +180,16 @@ def _ids(value: Any) -> Any:
     return value.split(" ") if isinstance(value, str) else value
 
 
+def is_reserved(header: str) -> bool:
+    """Whether this header is not an agent's to set."""
+    lower = header.lower()
+    return lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES)
+
+
 def _header(name: str) -> str:
-    lower = name.lower()
     if not HEADER_NAME.fullmatch(name):
         raise PydanticCustomError("header_name", "give letters, digits and hyphens, at most 76")
-    if lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES):
+    if is_reserved(name):
         raise PydanticCustomError(
             "reserved_header",
             "{name} is reserved; it has a field of its own, or is not an agent's to set",
