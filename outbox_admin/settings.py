@@ -1,7 +1,7 @@
 """Every setting, from OUTBOX_ variables; with none set the installation serves its own machine."""
 
+import sys
 from datetime import timedelta
-from logging import LogRecord
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -222,22 +222,31 @@ LANGUAGE_CODE = "en"
 USE_I18N = False
 
 
-def without_traceback(record: LogRecord) -> bool:
-    record.exc_info = None
-    return True
-
+# For whoever reads along at a terminal, or for the programs that keep logs.
+LOG_FORMAT = env.choice(
+    "OUTBOX_LOG_FORMAT", "TEXT" if sys.stderr.isatty() else "JSON", ("TEXT", "JSON")
+)
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"short": {"()": "django.utils.log.CallbackFilter", "callback": without_traceback}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    # Its own lines tell of every beat; ours tell of every attempt.
-    # Anybody may ask by a wrong name, and Django would write a page about each.
+    "formatters": {"line": {"()": "sends.logs.Line", "as_json": LOG_FORMAT == "JSON"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line"},
+        "nowhere": {"class": "logging.NullHandler"},
+    },
     "loggers": {
+        # Its own lines tell of every beat; ours tell of every attempt.
         "django-q": {"level": "WARNING"},
-        "django.security.DisallowedHost": {"filters": ["short"]},
+        "django": {"level": "INFO"},  # without the handlers that it comes with
+        # Our line tells of every request, and without its address.
+        **{
+            name: {"handlers": ["nowhere"], "propagate": False}
+            for name in (
+                *("django.request", "django.server"),
+                *("django.security.csrf", "django.security.DisallowedHost"),
+            )
+        },
     },
     "root": {
         "handlers": ["stderr"],

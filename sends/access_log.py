@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from django.core.exceptions import DisallowedHost
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
@@ -61,6 +62,7 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float, queries: 
         _level(route, response.status_code),
         "request",
         extra={
+            "host": _other_host(request),
             "method": request.method if request.method in METHODS else "other",
             "route": route,
             "status": response.status_code,
@@ -70,6 +72,15 @@ def _log(request: HttpRequest, response: HttpResponse, seconds: float, queries: 
             "queries": queries,
         },
     )
+
+
+def _other_host(request: HttpRequest) -> str | None:
+    """The name that was asked for, where this installation does not answer to it."""
+    try:
+        request.get_host()
+    except DisallowedHost:
+        return request.META.get("HTTP_HOST", "")[:100]
+    return None
 
 
 def _level(route: str | None, status: int) -> int:

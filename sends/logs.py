@@ -16,12 +16,15 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db import OperationalError
+
 # name -> what it holds. A line has those that apply to it, after time, level, logger and event.
 FIELDS: dict[str, str] = {
     "request_id": "the request; that of an attempt is the one that proposed its intent",
     "tenant": "id of the tenant",
     "person": "id of the person who is signed in",
     "agent": "id of the agent whose token it is",
+    "host": "the name that was asked for, where it is none of ours",
     "method": "of the request",
     "route": "the pattern of the address, never the address itself",
     "status": "HTTP status of our answer",
@@ -33,24 +36,22 @@ FIELDS: dict[str, str] = {
     "intent": "id of the intent",
     "attempt": "id of the attempt",
     "number": "which attempt of its intent it was",
-    "outcome": "of the attempt",
-    "decision": "what followed from it",
+    "outcome": "of the attempt; of a provider's event, `applied` or `parked`",
+    "decision": "what followed from the attempt",
     "phase": "how far the attempt got",
     "http_status": "HTTP status of the provider's answer",
-    "error": "kind of what went wrong",
+    "error": "what went wrong: the kind of it",
     "bytes_sent": "how much of the request went out",
     "bytes_total": "how long the request was",
-    "seconds": "how long the provider took to answer",
-    "late": "true where the lease was lost before the result could be saved",
-    "events": "ids of the provider's events",
-    "provider_event": "id of the provider's event",
-    "kind": "of the event",
-    "results": "how many results were saved together",
-    "new": "how many of them were not known before",
-    "task": "what django-q2 ran",
-    "count": "how many it was about",
-    "scope": "id of what a switch stands above",
-    "run": "id of the run",
+    "seconds": "how long the provider took to answer; how long a worker went on sending",
+    "late": "true where the lease was lost before the answer came",
+    "adapter": "the provider's, by its name",
+    "provider_event": "id of our row of the provider's event",
+    "kind": "of the provider's event",
+    "count": "how many events a webhook brought, attempts a worker made, results were not saved",
+    "new": "how many of the events were not known before",
+    "task": "the task of the worker that failed",
+    "about": "id of the row whose consequences failed",
     "triggers": "names of the triggers that the database lacks",
     "trace": "where the exception was raised, without its words",
 }
@@ -105,13 +106,18 @@ class Line(logging.Formatter):
 
 
 def _words(record: logging.LogRecord) -> str:
-    """What the record says, with its numbers, but without any text that is filled in."""
-    words, args = str(record.msg), record.args or ()
-    if isinstance(args, tuple):
-        args = tuple(arg if isinstance(arg, int | float) else MASK for arg in args)
+    """What the record says, with its numbers, but without any text that is filled in.
+
+    Some libraries fill it in themselves: whatever follows a colon, or stands on a second line.
+    """
+    if isinstance(record.msg, BaseException):
+        return _kind(record.msg)
+    words, args = str(record.msg), record.args
+    if isinstance(args, tuple) and args:
+        numbers = tuple(arg if isinstance(arg, int | float) else MASK for arg in args)
         with suppress(TypeError, ValueError):  # then the numbers are missing too
-            words = words % args if args else words
-    return ADDRESS.sub(MASK, words.split("\n", 1)[0])
+            words = words % numbers
+    return ADDRESS.sub(MASK, re.split(r":\s|\n", words, maxsplit=1)[0])
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -124,8 +130,10 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _kind(error: BaseException) -> str:
-    # What the operating system says is from a fixed list; other words may quote anything.
+    """Its class, with what system or database say of a failure; other words may quote anything."""
     why = error.strerror if isinstance(error, OSError) else None
+    if isinstance(error, OperationalError):
+        why = str(error).split("\n", 1)[0]
     return f"{type(error).__name__}: {why}" if why else type(error).__name__
 
 

@@ -125,7 +125,7 @@ def each(
             with transaction.atomic():
                 done += step(lock_intent(intent_id), now)
         except Exception:
-            logger.exception("sweep: intent %s was left as it is", intent_id)
+            logger.exception("intent was left as it is", extra={"intent": intent_id})
     return done
 
 

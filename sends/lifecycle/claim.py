@@ -242,7 +242,7 @@ def _each(keys: Iterable[uuid.UUID], step: Callable[[uuid.UUID], None]) -> None:
         try:
             step(key)
         except Exception:
-            logger.exception("%s: what follows its claim failed", key)
+            logger.exception("what follows a claim failed", extra={"about": key})
 
 
 def _block(account_id: uuid.UUID, reason: str) -> None:
@@ -344,7 +344,7 @@ def _request(
         )
         return adapter.build(submission, facts), ""
     except Exception as error:
-        logger.exception("intent %s: the request could not be built", intent.pk)
+        logger.exception("the request could not be built", extra={"intent": intent.pk})
         return None, f"{type(error).__name__}: {error}"
 
 

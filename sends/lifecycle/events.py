@@ -63,9 +63,12 @@ def receive(account: Account, headers: Mapping[str, str], raw: bytes) -> int:
     try:
         adapter.verify_webhook(headers, raw, _secrets(account), now)
     except BadSignature as error:
-        logger.warning("webhook of account %s refused: %s", account.pk, error)
+        logger.warning("webhook refused", extra={"account": account.pk, "error": str(error)})
         raise Unsigned from error
-    return store(account, _read(adapter, raw), raw, now)
+    told = _read(adapter, raw)
+    new = store(account, told, raw, now)
+    logger.info("webhook", extra={"account": account.pk, "count": len(told), "new": new})
+    return new
 
 
 def store(account: Account, events: Sequence[Event], raw: bytes, now: datetime) -> int:
@@ -96,7 +99,7 @@ def apply_received(limit: int = 200, now: datetime | None = None) -> int:
         except OperationalError:
             raise  # the database's trouble, not this event's
         except Exception as error:
-            logger.exception("event %s could not be applied", event_id)
+            logger.exception("event could not be applied", extra={"provider_event": event_id})
             ProviderEvent.objects.filter(pk=event_id, state=EventState.RECEIVED).update(
                 state=EventState.FAILED, error=f"{type(error).__name__}: {text(str(error))}"
             )
@@ -159,7 +162,9 @@ def _secrets(account: Account) -> list[str]:
         try:
             secrets.append(resolve(reference))
         except CredentialError as error:
-            logger.error("webhook secret of account %s: %s", account.pk, error)
+            logger.error(
+                "webhook secret cannot be read", extra={"account": account.pk, "error": str(error)}
+            )
     return secrets
 
 
@@ -168,7 +173,7 @@ def _read(adapter: Adapter, raw: bytes) -> list[Event]:
     try:
         return adapter.events(raw)
     except Exception:
-        logger.exception("%s: the events of a webhook could not be read", adapter.name)
+        logger.exception("webhook could not be read", extra={"adapter": adapter.name})
         digest = sha256(raw)
         return [Event(digest, EventKind.UNKNOWN, "", "", "", "", "", None, fingerprint=digest)]
 
@@ -204,6 +209,7 @@ def _apply(event_id: uuid.UUID, now: datetime) -> None:
         ProviderEvent.objects.filter(pk=event.pk, state=EventState.RECEIVED).update(
             state=EventState.PARKED
         )
+        _tell(event, "parked")
         return
     intent_id, matched_by = found
     if event.kind in SUPPRESSES:
@@ -213,7 +219,10 @@ def _apply(event_id: uuid.UUID, now: datetime) -> None:
     first = ProviderEvent.objects.filter(pk=event.pk, state=EventState.RECEIVED).update(
         state=EventState.APPLIED, intent=intent, matched_by=matched_by, applied_at=now
     )
-    if not first or event.kind not in PROVES_TAKEN or _was_told_before(event, intent):
+    if not first:
+        return
+    _tell(event, "applied", intent_id)
+    if event.kind not in PROVES_TAKEN or _was_told_before(event, intent):
         return
     kind = EventKind(event.kind)
     _prove(event, kind, intent, now)
@@ -223,6 +232,19 @@ def _apply(event_id: uuid.UUID, now: datetime) -> None:
         for recipient in recipients:
             _suppress(recipient, event, kind, now)
     finish(intent, now=now)
+
+
+def _tell(event: ProviderEvent, outcome: str, intent_id: uuid.UUID | None = None) -> None:
+    """A line of the log, once this transaction is committed."""
+    line = {
+        "request_id": event.request_id or None,
+        "account": event.account_id,
+        "intent": intent_id,
+        "provider_event": event.pk,
+        "kind": event.kind,
+        "outcome": outcome,
+    }
+    transaction.on_commit(lambda: logger.info("event", extra=line))
 
 
 def _match(event: ProviderEvent) -> tuple[uuid.UUID, MatchedBy] | None:

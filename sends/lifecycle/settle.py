@@ -68,6 +68,7 @@ class Aftermath:
     accepted: list[uuid.UUID] = field(default_factory=list)
     blocked: dict[uuid.UUID, str] = field(default_factory=dict)
     late: list[Submitted] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
 
     def write(self, now: datetime) -> None:
         """Close the attempts and move their intents; StaleIntent if any is not as it was read."""
@@ -107,13 +108,14 @@ def _saved(results: Sequence[Submitted]) -> bool:
     try:
         after = _save(results)
     except (OperationalError, InterfaceError):
-        logger.exception("%d results could not be saved; trying again", len(results))
+        logger.exception("results could not be saved; again", extra={"count": len(results)})
         connection.close()
         return False
     except Exception as error:
         if len(results) > 1:
             return False  # one of them is at fault; alone, the others are saved
-        logger.exception("attempt %s: its result cannot be saved", results[0].claimed.attempt_id)
+        attempt = results[0].claimed.attempt_id
+        logger.exception("a result cannot be saved", extra={"attempt": attempt})
         # Not even as uncertain: then its lease expires, and the watchdog closes the attempt.
         return results[0].final or _saved([_unsavable(results[0], error)])
     follow_up(after)
@@ -135,7 +137,7 @@ def _save(results: Sequence[Submitted]) -> Aftermath:
         for result in results:
             claimed, intent = result.claimed, intents[result.claimed.intent_id]
             if intent.status != Status.IN_FLIGHT or intent.lease_token != claimed.lease_token:
-                _close_late(result, attempts[claimed.attempt_id], now, after)
+                _close_late(result, intent, attempts[claimed.attempt_id], now, after)
                 after.late.append(result)
                 continue
             attempt = attempts[claimed.attempt_id]
@@ -193,7 +195,7 @@ def settle_attempt(
         decision = decisions.Uncertain(reason)
     after.closings.append(_closing(attempt, happened, outcome, reason, decision, now))
     _act(intent, attempt, happened, outcome, history, decision, contract, now, after)
-    _log(intent, attempt, happened, outcome, decision)
+    after.lines.append(_line(intent, attempt, happened, outcome, decision))
 
 
 def _history(intent: SendIntent, attempt: Attempt, outcome: Outcome, now: datetime) -> History:
@@ -258,13 +260,16 @@ def _closing(
     return {"pk": attempt.pk, "outcome": ""}, columns
 
 
-def _close_late(result: Submitted, attempt: Attempt, now: datetime, after: Aftermath) -> None:
+def _close_late(
+    result: Submitted, intent: SendIntent, attempt: Attempt, now: datetime, after: Aftermath
+) -> None:
     """The lease was lost: somebody else says what follows, but what we learnt is kept."""
     if attempt.closed_at is None:
         outcome = classify(result.happened, result.claimed.contract)
         reason = describe(result.happened, outcome)
         closing = _closing(attempt, result.happened, outcome, reason, decisions.Release(), now)
         after.closings.append(closing)
+        after.lines.append(_line(intent, attempt, result.happened, outcome) | {"late": True})
 
 
 def _act(
@@ -339,28 +344,30 @@ def _uncertain(
     }
 
 
-def _log(
+def _line(
     intent: SendIntent,
     attempt: Attempt,
     happened: Happened,
     outcome: Outcome,
-    decision: Decision,
-) -> None:
-    logger.info(
-        "attempt=%s intent=%s number=%d outcome=%s decision=%s phase=%s http_status=%s error=%s "
-        "bytes=%d/%d seconds=%s",
-        attempt.pk,
-        intent.pk,
-        attempt.number,
-        outcome,
-        type(decision).__name__,
-        Phase(happened.phase).name,
-        happened.status or "-",
-        happened.error or "-",
-        happened.bytes_sent,
-        happened.bytes_total,
-        happened.seconds.get("end", "-"),
-    )
+    decision: Decision | None = None,
+) -> dict[str, Any]:
+    """What the log says of an attempt: nothing that the message or the provider's words hold."""
+    return {
+        "request_id": intent.request_id or None,
+        "tenant": intent.tenant_id,
+        "account": attempt.account_id,
+        "intent": intent.pk,
+        "attempt": attempt.pk,
+        "number": attempt.number,
+        "outcome": outcome,
+        "decision": type(decision).__name__ if decision else None,
+        "phase": Phase(happened.phase).name.lower(),
+        "http_status": happened.status,
+        "error": happened.error or None,
+        "bytes_sent": happened.bytes_sent,
+        "bytes_total": happened.bytes_total,
+        "seconds": happened.seconds.get("end"),
+    }
 
 
 def follow_up(after: Aftermath) -> None:
@@ -369,20 +376,22 @@ def follow_up(after: Aftermath) -> None:
     Each part by itself: the results are saved, and a fault here must not cost those of others.
     A switch is turned off by the next answer, and parked events are tried again by the sweep.
     """
+    for line in after.lines:
+        logger.info("attempt", extra=line)
     for scope_id, reason in after.blocked.items():
-        with _logged("scope", scope_id):
+        with _logged(scope_id):
             turn_off(scope_id, by="system", reason=reason, cause=Cause.BLOCKED)
     for result in after.late:
         claimed = result.claimed
-        with _logged("attempt", claimed.attempt_id):
+        with _logged(claimed.attempt_id):
             accept_late(claimed.intent_id, claimed.attempt_id, result.happened, claimed.contract)
-    with _logged("accepted", len(after.accepted)):
+    with _logged(None):
         events.catch_up(after.accepted)
 
 
 @contextmanager
-def _logged(what: str, key: object) -> Iterator[None]:
+def _logged(about: uuid.UUID | None) -> Iterator[None]:
     try:
         yield
     except Exception:
-        logger.exception("%s %s: what follows its result failed", what, key)
+        logger.exception("what follows a result failed", extra={"about": about})

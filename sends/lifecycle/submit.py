@@ -32,7 +32,7 @@ def submit(claimed: Claimed, http: Http) -> Submitted:
         )
     except Exception as error:
         # Nobody can say how far it got: a fault of ours after dispatch is ambiguous.
-        logger.exception("attempt %s: fault while submitting", claimed.attempt_id)
+        logger.exception("fault while submitting", extra={"attempt": claimed.attempt_id})
         happened = Happened(
             phase=Phase.SENT, error="internal", message=f"{type(error).__name__}: {error}"
         )

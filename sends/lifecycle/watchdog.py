@@ -43,7 +43,7 @@ def tend(*, sweep_too: bool) -> None:
         except BlockingIOError:
             return
         if absent := triggers.missing(connection):
-            logger.error("nothing is tended: the database lacks its triggers %s; migrate", absent)
+            logger.error("nothing is tended while triggers lack", extra={"triggers": absent})
             return
         events.apply_received()
         expire_leases()
@@ -132,7 +132,7 @@ def _each(
         except StaleIntent:
             continue
         except Exception:
-            logger.exception("intent %s: could not be tended", intent_id)
+            logger.exception("intent could not be tended", extra={"intent": intent_id})
     return taken
 
 

@@ -45,10 +45,15 @@ def drain() -> int:
         return 0
     with slot:
         if absent := triggers.missing(connection):
-            logger.error("nothing is sent: the database lacks its triggers %s; migrate", absent)
+            logger.error("nothing is sent while triggers lack", extra={"triggers": absent})
             return 0
         installation_id.cache_clear()  # a restored database may be another installation's
-        return _Drain(f"{socket.gethostname()}:{os.getpid()}", slot).run()
+        began = time.monotonic()
+        made = _Drain(f"{socket.gethostname()}:{os.getpid()}", slot).run()
+        if made:
+            seconds = round(time.monotonic() - began, 3)
+            logger.info("drained", extra={"count": made, "seconds": seconds})
+        return made
 
 
 def _take_slot() -> IO[str] | None:

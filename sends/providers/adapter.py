@@ -240,7 +240,7 @@ class Adapter(ABC):
             happened = self.read(answer, request)
         except Exception:
             # Whatever it was that we could not read: the provider has our request.
-            logger.exception("%s: an answer could not be read", self.name)
+            logger.exception("an answer could not be read", extra={"adapter": self.name})
             happened = replace(facts_of(answer), error="unreadable", says=Outcome.AMBIGUOUS)
         return without_secrets(happened, self._secrets(account))
 

@@ -1,7 +1,6 @@
 """Demonstration data for an empty installation, and the file that says how to get in."""
 
 import json
-import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -51,9 +50,6 @@ class Command(BaseCommand):
             people = [asdict(person) for person in access.people]
             write({**addresses, "agent_token": access.agent_token, "people": people})
 
-        # The log is of what happened, and these attempts did not.
-        attempts = logging.getLogger("sends.attempt")
-        attempts.disabled = True
         try:
             example = (settings.BASE_DIR / EXAMPLE).read_text(encoding="utf-8")
             if not demo.load(read(example, EXAMPLE), keep=keep):
@@ -62,8 +58,6 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         except OSError as error:
             raise CommandError(f"{error.filename} cannot be used: {error.strerror}.") from None
-        finally:
-            attempts.disabled = False
         return f"The demonstration is loaded; {path()} says how to get in."
 
     def follow(self, addresses: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ from django.core.management import BaseCommand, CommandError, CommandParser, cal
 from django.core.wsgi import get_wsgi_application
 from django.db import connections
 from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
 
 from sends.conf import conf
 from sends.management.ports import require_free_port
@@ -48,12 +49,21 @@ class Command(BaseCommand):
                 "graceful_timeout": 10,
                 "keepalive": 5,
                 "loglevel": "warning",
+                "logger_class": _Log,
                 "proc_name": "outbox-web",
                 "when_ready": say,
                 "control_socket_disable": True,  # its default path is one for all installations
                 "forwarded_allow_ips": "",  # Django alone reads what a proxy says
             }
         ).run()
+
+
+class _Log(Logger):
+    """gunicorn's lines among ours."""
+
+    def setup(self, cfg: Any) -> None:
+        self.error_log.propagate = True
+        self.error_log.setLevel(cfg.loglevel.upper())
 
 
 class _Server(BaseApplication):

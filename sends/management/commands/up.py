@@ -94,6 +94,7 @@ class Command(BaseCommand):
             "PYTHONPATH": str(settings.BASE_DIR),  # where `-m sends.sandbox` is, wherever we are
             "OUTBOX_DATA_DIR": str(conf.data_dir),
         }
+        env.setdefault("OUTBOX_LOG_FORMAT", "TEXT")  # it is read by people, in one stream
         manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
         group.start("web", [*manage, "serve", f"--port={conf.port}"], env)
         group.start("sandbox", sandbox_command(), env)

@@ -66,11 +66,13 @@ class Supervisor:
             signal.signal(number, self._ask)
         while not self.asked:
             cluster = self._start()
+            logger.info("worker started")
             why = self._watch(cluster)
             kill_group(cluster)  # orphans of a cluster that died would go on
             if not self.asked:
-                logger.error("%s; starting it again", why)
+                logger.error("cluster ended", extra={"error": why})
                 time.sleep(RESTART_AFTER)
+        logger.info("worker stopped")
 
     def _ask(self, *_: Any) -> None:
         self.asked += 1
