@@ -39,7 +39,7 @@ class Beat(Row):
 
     program = models.CharField(max_length=6, choices=Program.choices)
     host = models.CharField(max_length=255)
-    folder = models.UUIDField()
+    folder = models.CharField(max_length=1000)
     url = models.CharField(max_length=255)
     key_fingerprint = models.CharField(max_length=16)
     own_clock = models.DateTimeField()
