@@ -5,6 +5,7 @@ from sends.models.actions import Action
 from sends.models.agents import Agent, Scope, Token
 from sends.models.anomalies import Anomaly, AnomalyKind
 from sends.models.approvals import ActionResult, Approval, ReasonCode, Verdict
+from sends.models.attachments import AttachmentContent, AttachmentUse
 from sends.models.attempts import Attempt
 from sends.models.audit import AuditCheckpoint, AuditEntry
 from sends.models.base import database_now, new_id
@@ -14,7 +15,14 @@ from sends.models.evidence import Direction, Evidence, EvidenceKind
 from sends.models.installations import Beat, Installation, Program, Restore, RestoreKind
 from sends.models.intents import SendIntent
 from sends.models.payloads import Payload
-from sends.models.people import Membership, Person, Role
+from sends.models.people import (
+    ClaimedRole,
+    IdentityProvider,
+    Invitation,
+    Membership,
+    Person,
+    Role,
+)
 from sends.models.runs import Run
 from sends.models.suppressions import Suppression, SuppressionCause
 from sends.models.switches import Cause, Switch, SwitchKind
@@ -28,17 +36,22 @@ __all__ = [
     "Anomaly",
     "AnomalyKind",
     "Approval",
+    "AttachmentContent",
+    "AttachmentUse",
     "Attempt",
     "AuditCheckpoint",
     "AuditEntry",
     "Beat",
     "Cause",
+    "ClaimedRole",
     "Delivery",
     "Direction",
     "EventState",
     "Evidence",
     "EvidenceKind",
+    "IdentityProvider",
     "Installation",
+    "Invitation",
     "MatchedBy",
     "Membership",
     "Payload",

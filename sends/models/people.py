@@ -1,9 +1,11 @@
-"""People, who sign in with their address, and their roles in tenants."""
+"""People, who sign in with their address, their roles in tenants, and how one gets a role."""
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.db import models
+from django.db.models import Q
 from django.db.models.functions import Lower
 
 from sends.models.base import Row
@@ -27,6 +29,8 @@ class Person(AbstractBaseUser, Row):
 
     email = models.EmailField(max_length=254)
     is_active = models.BooleanField(default=True)
+    # May use a password where everybody else signs in through an identity provider.
+    break_glass = models.BooleanField(default=False)
     time_zone = models.CharField(max_length=63, blank=True)
     theme = models.CharField(max_length=5, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -65,3 +69,64 @@ class Membership(Row):
     def may(self, role: Role) -> bool:
         """Whether this person has `role` or one that includes it."""
         return self.role >= role
+
+
+class Invitations(models.QuerySet["Invitation"]):
+    def pending(self, now: datetime) -> "Invitations":
+        return self.filter(accepted_at=None, revoked_at=None, expires_at__gt=now)
+
+
+class Invitation(Row):
+    """A role that waits for whoever reads an address. Only the SHA-256 of its token is kept."""
+
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="invitations")
+    email = models.EmailField(max_length=254)  # in lower case, as that of a person
+    role = models.PositiveSmallIntegerField(choices=Role.choices)
+    digest = models.CharField(max_length=64, unique=True)
+    invited_by = models.ForeignKey(Person, models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    objects = Invitations.as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(accepted_at=None) | Q(revoked_at=None), name="invitation_ends_once"
+            )
+        ]
+        indexes = [models.Index(fields=["tenant", "email"], name="invitation_email")]
+
+
+class IdentityProvider(Row):
+    """Where people sign in elsewhere, by OpenID Connect."""
+
+    slug = models.SlugField(max_length=63, unique=True)
+    name = models.CharField(max_length=120)
+    issuer = models.CharField(max_length=500)
+    client_id = models.CharField(max_length=255)
+    client_secret = models.CharField(max_length=500)  # a reference: env:NAME or file:PATH
+    email_domains = models.JSONField(default=list)
+    claim = models.CharField(max_length=120, default="groups")  # what names roles
+    # Whether who has an account already is known by the verified address alone.
+    matches_address = models.BooleanField(default=False)
+    is_only_way = models.BooleanField(default=False)  # passwords no longer let people in
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ClaimedRole(Row):
+    """The role that one value of an identity provider's claim gives in a tenant."""
+
+    provider = models.ForeignKey(IdentityProvider, models.PROTECT, related_name="roles")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="claimed_roles")
+    value = models.CharField(max_length=255)
+    role = models.PositiveSmallIntegerField(choices=Role.choices)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "tenant", "value"], name="claimed_once")
+        ]

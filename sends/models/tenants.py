@@ -48,6 +48,8 @@ class Policy(Row):
     retry_limit = models.PositiveIntegerField(default=40)
     lease = models.DurationField(default=timedelta(seconds=120))
     second_operator = models.BooleanField(default=True)
+    # Who has this role or a higher one signs in with a second factor; None: nobody has to.
+    second_factor_from_role = models.PositiveSmallIntegerField(null=True)
     # How long what an email said is kept once it ended like this; null is for ever.
     keep_done = models.DurationField(null=True, default=timedelta(days=365))
     keep_cancelled = models.DurationField(null=True, default=timedelta(days=90))
