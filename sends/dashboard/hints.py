@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Q
 
 from sends.dashboard.attempts import sentence
-from sends.dashboard.search import CLOCKS_DIFFER_BY, first_id
+from sends.dashboard.search import CLOCKS_DIFFER_BY
 from sends.dashboard.story import Story
-from sends.models import Attempt, Direction, Evidence, EvidenceKind
+from sends.models import Attempt, Direction, Evidence, EvidenceKind, first_id
 from sends.rules.outcomes import DOUBTFUL, TOOK_IT, Phase
 from sends.templatetags.outbox import in_words
 

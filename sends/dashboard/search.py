@@ -1,7 +1,6 @@
 """What people type to find an email, and the question to the database that it stands for."""
 
 import re
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -11,7 +10,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from sends.models import Action, Delivery, SendIntent, Switch, SwitchKind, Tenant
+from sends.models import Action, Delivery, SendIntent, Switch, SwitchKind, Tenant, first_id
 from sends.rules.addresses import domain_of, normal
 from sends.rules.statuses import CLAIMABLE, DeliveryState, Status
 
@@ -151,11 +150,6 @@ def find(search: Search, tenant: Tenant, now: datetime) -> QuerySet[SendIntent]:
     if search.state == Status.SUPERSEDED or any(t.kind in OF_ONE_VERSION for t in search.terms):
         return intents
     return intents.current()
-
-
-def first_id(moment: datetime) -> uuid.UUID:
-    """The lowest key of that millisecond: keys begin with 48 bits of Unix time."""
-    return uuid.UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
 
 
 COLUMNS = {"agent": "agent__slug", "run": "run__name", "template": "template"}

@@ -8,7 +8,7 @@ from sends.models.approvals import ActionResult, Approval, ReasonCode, Verdict
 from sends.models.attachments import AttachmentContent, AttachmentUse
 from sends.models.attempts import Attempt
 from sends.models.audit import AuditCheckpoint, AuditEntry
-from sends.models.base import database_now, new_id
+from sends.models.base import database_now, first_id, new_id
 from sends.models.deliveries import Delivery, RecipientKind
 from sends.models.events import EventState, MatchedBy, ProviderEvent
 from sends.models.evidence import Direction, Evidence, EvidenceKind
@@ -77,5 +77,6 @@ __all__ = [
     "Token",
     "Verdict",
     "database_now",
+    "first_id",
     "new_id",
 ]

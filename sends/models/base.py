@@ -22,6 +22,11 @@ class Row(models.Model):
         abstract = True
 
 
+def first_id(moment: datetime) -> uuid.UUID:
+    """The lowest key of that millisecond: keys begin with 48 bits of Unix time."""
+    return uuid.UUID(int=max(0, int(moment.timestamp() * 1000)) << 80)
+
+
 def database_now() -> datetime:
     """The clock that every decision uses: the database's, so that machines need not agree.
 

@@ -72,6 +72,19 @@ class Intents(models.QuerySet["SendIntent"]):
     def approval_expired(self, now: datetime) -> "Intents":
         return self.filter(status__in=CLAIMABLE, in_doubt=False, approval_expires_at__lte=now)
 
+    def not_over(self, now: datetime) -> "Intents":
+        """Something can still be decided about them, or sent; the triggers ask the same."""
+        may_be_undone = Q(status=Status.REJECTED, undo_until__gte=now)
+        is_asked_about = Q(status=Status.DEAD_LETTER, closed_at=None)
+        return self.filter(~Q(status__in=ENDED) | may_be_undone | is_asked_about)
+
+    def with_content(self, status: Status, *, ended_before: datetime) -> "Intents":
+        """Those that ended in this status by then and still say something, in that order."""
+        found = self.filter(status=status, status_at__lte=ended_before, purged_at=None)
+        if status == Status.DEAD_LETTER:
+            found = found.filter(closed_at__lte=ended_before)
+        return found.order_by("status_at", "pk")
+
     def seen_as(self, statuses: Collection[Status], now: datetime) -> "Intents":
         """Those that agents see in one of these statuses: see `SendIntent.seen_status`."""
         seen = Q(status__in=statuses) & ~_undoable(now)
@@ -129,6 +142,7 @@ class SendIntent(Row):
     subject = models.TextField(blank=True)
     first_recipient = models.CharField(max_length=320)
     recipient_count = models.PositiveIntegerField()
+    encoded_bytes = models.PositiveBigIntegerField()
     approvals_needed = models.PositiveSmallIntegerField()
     approval_rule = models.CharField(max_length=600, blank=True)
     not_before = models.DateTimeField(null=True)

@@ -8,6 +8,7 @@ from django.db.models import F, Q
 from sends.models.base import Row
 from sends.rules.decisions import RetryPolicy
 from sends.rules.policy import Rule
+from sends.rules.statuses import Status
 
 
 class Tenant(Row):
@@ -65,6 +66,11 @@ class Policy(Row):
             models.CheckConstraint(condition=Q(approvals__lte=2), name="policy_at_most_two_people"),
             models.CheckConstraint(condition=Q(max_attempts__gte=1), name="policy_one_attempt"),
         ]
+
+    def keeps(self, status: Status) -> timedelta | None:
+        """How long what an email said is kept once it ended like this; None for ever."""
+        kept: timedelta | None = getattr(self, f"keep_{status}")
+        return kept
 
     @property
     def retries(self) -> RetryPolicy:

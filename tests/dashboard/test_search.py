@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from sends.dashboard.search import STATES, Kind, Search, Term, find, first_id, search_in
+from sends.dashboard.search import STATES, Kind, Search, Term, find, search_in
 from sends.lifecycle.transitions import set_hold
-from sends.models import Action, Cause, Delivery, SendIntent, Switch, SwitchKind, new_id
+from sends.models import Action, Cause, Delivery, SendIntent, Switch, SwitchKind, first_id, new_id
 from sends.rules.statuses import Hold, Status
 from tests.factories import make_agent_at, make_intent, make_run
 
