@@ -3,4 +3,5 @@
 from django.urls import include, path
 
 urlpatterns = [path("", include("sends.urls"))]
-handler500 = "sends.dashboard.errors.server_error"
+handler400 = "sends.errors.bad_request"
+handler500 = "sends.errors.server_error"

@@ -1,18 +1,21 @@
 """While the database lacks the triggers that guard the ledger, nothing may be written."""
 
+import logging
 import time
 from collections.abc import Callable
 
 from django.db import connection
 from django.http import HttpRequest, HttpResponse
 
+from sends.errors import SAFE_METHODS, not_now
 from sends.models import triggers
 
+logger = logging.getLogger("sends.request")
+
 CHECK_EVERY_SECONDS = 30.0
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 WORDS = (
-    "The database lacks the triggers that guard the ledger ({names}), so nothing was written. "
-    "Run: manage.py migrate"
+    "The database lacks the triggers that guard the ledger ({names}). "
+    "If that stays so, run: manage.py migrate"
 )
 
 
@@ -30,8 +33,8 @@ class LedgerGuard:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.method not in SAFE_METHODS and (absent := self._absent()):
-            words = WORDS.format(names=", ".join(absent))
-            return HttpResponse(words, status=503, content_type="text/plain; charset=utf-8")
+            logger.error("nothing is written while triggers lack", extra={"triggers": absent})
+            return not_now(request, WORDS.format(names=", ".join(absent)))
         return self.get_response(request)
 
     def _absent(self) -> list[str]:

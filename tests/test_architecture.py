@@ -14,7 +14,7 @@ SENDS = ROOT / "sends"
 # `providers` only the registry, and no other door.
 BELOW = {"conf", "logs", "rules", "models", "providers.registry", "reports", "lifecycle"}
 DOORS = (
-    *("api", "webhooks", "dashboard", "templatetags", "health", "access_log"),
+    *("api", "webhooks", "dashboard", "templatetags", "health", "access_log", "errors"),
     *("tasks", "broker", "schedule", "checks", "guard", "management"),
 )
 ROOMS: dict[str, set[str]] = {
@@ -33,6 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "broker": BELOW | {"tasks"},
     "schedule": BELOW | {"tasks"},
     "management": BELOW | {"broker"},
+    "guard": BELOW | {"errors"},
     # Where Django is told which doors there are.
     "apps": BELOW | {"checks", "schedule"},
     "urls": BELOW | {"api", "webhooks", "dashboard", "health"},

@@ -1,0 +1,85 @@
+"""What is answered where no door could: a page for people, a problem (RFC 9457) for programs.
+
+Nothing here asks the database: it may be what fails.
+"""
+
+import logging
+import sys
+from http import HTTPStatus
+
+from django.core.exceptions import DisallowedHost, RequestDataTooBig
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from sends import logs
+
+logger = logging.getLogger("sends.request")
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+NOTHING = "Nothing was decided."
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """For what cannot be a request to this installation."""
+    if isinstance(exception, RequestDataTooBig):
+        return _answer(request, 413, "That was too large", f"{NOTHING} Send less at once.")
+    if isinstance(exception, DisallowedHost):
+        words = "It does not answer to the name you asked for: see OUTBOX_URL and its log."
+        return _answer(request, 400, "This is another installation's name", words)
+    return _answer(request, 400, "That was no request", f"{NOTHING} Go back and do it again.")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """For what went wrong on our side; the log has it under the id that the answer shows."""
+    logger.error("request failed", exc_info=sys.exc_info())
+    if request.method in SAFE_METHODS:
+        words = f"{NOTHING} Reload the page; if it fails again, tell whoever runs this."
+        return _answer(request, 500, "Something went wrong on our side", words)
+    words = (
+        "We cannot say here whether it was done. See how things stand before you do it again; "
+        "what was decided once is not decided a second time."
+    )
+    return _answer(request, 500, "Something went wrong on our side", words, back=_origin(request))
+
+
+def not_now(request: HttpRequest, words: str) -> HttpResponse:
+    """For what would write while nothing may be written."""
+    answer = _answer(request, 503, "Nothing can be decided right now", f"{NOTHING} {words}")
+    answer["Retry-After"] = "5"
+    return answer
+
+
+def _answer(
+    request: HttpRequest, status: int, title: str, words: str, *, back: str = ""
+) -> HttpResponse:
+    if request.get_preferred_type(["application/problem+json", "text/html"]) != "text/html":
+        return _problem(status, words)
+    # Without the frame around it, for which the database would be asked.
+    page = loader.get_template("error.html")
+    said = {"title": title, "words": words, "back": back, "request": request}
+    return HttpResponse(page.render(said), status=status)
+
+
+def _problem(status: int, words: str) -> HttpResponse:
+    """With the members that every problem of the agents' door has."""
+    return JsonResponse(
+        {
+            "type": "about:blank",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": words,
+            "code": "internal" if status >= 500 else "bad_request",
+            "next_step": "wait" if status >= 500 else "fix",
+            "request_id": logs.request_id(),
+            "errors": [],
+        },
+        status=status,
+        content_type="application/problem+json",
+    )
+
+
+def _origin(request: HttpRequest) -> str:
+    """The page of ours on which the request was made; the first page if that is not known."""
+    page = request.headers.get("Referer", "")
+    return page if url_has_allowed_host_and_scheme(page, {request.get_host()}) else "/"
