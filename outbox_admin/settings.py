@@ -9,6 +9,7 @@ from csp.constants import NONE, SELF
 
 from outbox_admin.env import Environment
 from outbox_admin.kept import kept_secret
+from sends.rules.limits import Limits
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 LOOPBACK = ["localhost", "127.0.0.1", "[::1]"]
@@ -190,6 +191,16 @@ CACHES = {
         "LOCATION": DATA_DIR / "cache",
     }
 }
+
+# How much one email may hold.
+LIMITS = Limits(
+    recipients=env.number("OUTBOX_MAX_RECIPIENTS", Limits.recipients, least=1, most=1000),
+    subject=env.number("OUTBOX_MAX_SUBJECT", Limits.subject, least=1, most=998),
+    body=env.number("OUTBOX_MAX_BODY", Limits.body, least=1, most=100_000_000),
+    headers=env.number("OUTBOX_MAX_HEADERS", Limits.headers, least=0, most=1000),
+    header=env.number("OUTBOX_MAX_HEADER", Limits.header, least=1, most=998),
+    metadata=env.number("OUTBOX_MAX_METADATA", Limits.metadata, least=2, most=1_000_000),
+)
 
 WORKER_THREADS = env.number("OUTBOX_WORKER_THREADS", 32, least=1, most=512)
 WORKER_DRAINS = env.number("OUTBOX_WORKER_DRAINS", 1, least=1, most=8)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from django.conf import settings
 
+from sends.rules.limits import Limits
+
 
 @dataclass(frozen=True)
 class Conf:
@@ -16,6 +18,7 @@ class Conf:
     worker_drains: int
     web_workers: int
     web_threads: int
+    limits: Limits
     show_parts: bool  # the page with every part the screens are made of
 
     @property
@@ -38,5 +41,6 @@ conf = Conf(
     worker_drains=settings.WORKER_DRAINS,
     web_workers=settings.WEB_WORKERS,
     web_threads=settings.WEB_THREADS,
+    limits=settings.LIMITS,
     show_parts=settings.SHOW_PARTS,
 )

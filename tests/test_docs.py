@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from sends.rules.limits import Limits
 from sends.rules.statuses import LEGAL, SENTENCES, TRANSITIONS, Status
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -198,9 +199,14 @@ def settings_read() -> dict[str, Setting]:
         if isinstance(node.func.value, ast.Name) and node.func.value.id == "env" and node.args:
             name, *rest = node.args
             assert isinstance(name, ast.Constant)
-            plain = rest[0].value if rest and isinstance(rest[0], ast.Constant) else None
-            found[str(name.value)] = Setting(node.func.attr, plain)
+            found[str(name.value)] = Setting(node.func.attr, _plain(rest[0]) if rest else None)
     return found
+
+
+def _plain(default: ast.expr) -> Any:
+    if isinstance(default, ast.Attribute) and ast.unparse(default.value) == "Limits":
+        return getattr(Limits, default.attr)
+    return default.value if isinstance(default, ast.Constant) else None
 
 
 def settings_told() -> dict[str, Row]:

@@ -12,8 +12,6 @@ from pydantic_core import PydanticCustomError
 from sends.rules.addresses import normal
 from sends.rules.fields import (
     LONE_SURROGATE,
-    MAX_METADATA_BYTES,
-    MAX_RECIPIENTS,
     ActionKey,
     Body,
     Box,
@@ -22,17 +20,18 @@ from sends.rules.fields import (
     Fields,
     Headers,
     Label,
-    Line,
     MessageId,
     Metadata,
     Moment,
     Reason,
     References,
     ReplyTo,
+    Subject,
     moment,
     one_or_many,
 )
 from sends.rules.keys import ACTION_KEY_RULE, canonical, derived_action_key, sha256
+from sends.rules.limits import DEFAULTS, Limits
 from sends.rules.payloads import Mailbox, Message
 from sends.rules.strict_json import escaped, walk
 
@@ -93,7 +92,7 @@ class Proposal(Fields):
     cc: Boxes = Field(default_factory=list, description="Mailboxes.")
     bcc: Boxes = Field(default_factory=list, description="Mailboxes, in the envelope only.")
     reply_to: ReplyTo = Field(default_factory=list, description="Where answers are to go.")
-    subject: Line = Field("", description="One line.")
+    subject: Subject = Field("", description="One line.")
     text: Body | None = Field(None, description="The plain text. Give it, or `html`, or both.")
     html: Body | None = Field(None, description="The formatted text.")
     headers: Headers = Field(
@@ -114,7 +113,7 @@ class Proposal(Fields):
     deadline: Moment | None = Field(None, description="Cancelled if it could not be sent by then.")
     metadata: Metadata = Field(
         default_factory=dict,
-        description=f"Anything of your own, given back; at most {MAX_METADATA_BYTES:,} bytes.",
+        description="Anything of your own, given back; not much, counted as JSON.",
     )
 
     @property
@@ -196,7 +195,13 @@ class Withdrawal(Fields):
 # The whole proposal
 
 
-def parse(document: Any, *, header_key: str | None = None, needs_key: bool = True) -> Proposal:
+def parse(
+    document: Any,
+    *,
+    header_key: str | None = None,
+    needs_key: bool = True,
+    limits: Limits = DEFAULTS,
+) -> Proposal:
     """The proposal in a document that `read_json` read, or WrongProposal with all that is wrong.
 
     A member that is null counts as left out. `header_key` is the value of the header
@@ -210,12 +215,12 @@ def parse(document: Any, *, header_key: str | None = None, needs_key: bool = Tru
         wrong += wrong_key
         given |= {} if key is None else {"action_key": key}
     try:
-        proposal = Proposal.model_validate(given)
+        proposal = Proposal.model_validate(given, context=limits)
     except ValidationError as error:
         wrong += [_wrong(found, given, Proposal) for found in error.errors()[:MOST_NAMED]]
         proposal = None
     if isinstance(given, dict):
-        wrong += _across(given)
+        wrong += _across(given, limits)
         if needs_key and "action_key" not in given:
             wrong += _no_key(given)
     if proposal is None or wrong:
@@ -272,13 +277,13 @@ def _storable(pointer: str) -> str:
     return LONE_SURROGATE.sub("\ufffd", pointer)
 
 
-def _across(given: Mapping[str, Any]) -> Iterator[Wrong]:
+def _across(given: Mapping[str, Any], limits: Limits) -> Iterator[Wrong]:
     """What is wrong between fields, also while some of them are wrong by themselves."""
     if not (given.get("text") or given.get("html")):
         yield Wrong("/text", "required", "give text or html, or both; an email needs a body")
     if not any(given.get(name) for name in ("to", "cc", "bcc")):
         yield Wrong("/to", "required", "give at least one recipient in to, cc or bcc")
-    yield from _twice(given)
+    yield from _twice(given, limits.recipients)
     if "purpose" in given and "triggered_by" not in given:
         yield Wrong("/purpose", "without_trigger", "give triggered_by with it, or neither")
     if "context" in given and "context_hash" in given:
@@ -295,10 +300,10 @@ def _time(value: Any) -> datetime | None:
         return None
 
 
-def _twice(given: Mapping[str, Any]) -> Iterator[Wrong]:
+def _twice(given: Mapping[str, Any], most: int) -> Iterator[Wrong]:
     seen: dict[str, str] = {}
     for field in ("to", "cc", "bcc"):
-        boxes = one_or_many(given.get(field, []))[: MAX_RECIPIENTS + 1]
+        boxes = one_or_many(given.get(field, []))[: most + 1]
         for index, box in enumerate(boxes):
             pointer = f"/{field}/{index}" if isinstance(given[field], list) else f"/{field}"
             try:
@@ -309,8 +314,8 @@ def _twice(given: Mapping[str, Any]) -> Iterator[Wrong]:
                 said = f"is the same recipient as {seen[address]}; name each one once"
                 yield Wrong(pointer, "duplicate_recipient", said)
             seen.setdefault(address, pointer)
-    if len(seen) > MAX_RECIPIENTS:
-        yield Wrong("/to", "too_many", f"at most {MAX_RECIPIENTS} recipients in to, cc and bcc")
+    if len(seen) > most:
+        yield Wrong("/to", "too_many", f"at most {most} recipients in to, cc and bcc")
 
 
 def _one_each(wrong: Iterable[Wrong]) -> list[Wrong]:
