@@ -35,6 +35,7 @@ from sends.rules.addresses import domain_of, normal
 from sends.rules.keys import idempotency_key, sha256
 from sends.rules.outcomes import Outcome, Phase
 from sends.rules.payloads import Frozen, Mailbox, Message, content_digest, freeze, seal
+from sends.rules.sizes import encoded_bytes
 from sends.rules.statuses import APPROVED, Status
 
 counter = itertools.count(1)
@@ -194,6 +195,7 @@ def make_intent(
         subject=subject,
         first_recipient=addresses[0],
         recipient_count=len(message.recipients),
+        encoded_bytes=encoded_bytes(message),
         approvals_needed=fields.pop("approvals_needed", 1),
         decide_by=now + timedelta(days=7),
         created_at=now,

@@ -13,6 +13,7 @@ from django.db import transaction
 
 from sends.lifecycle.accounts import contract_of, facts_of, sender_facts
 from sends.lifecycle.anomalies import open_anomaly
+from sends.lifecycle.attachments import AlteredAttachment, contents_of
 from sends.lifecycle.halts import turn_off
 from sends.lifecycle.transitions import Move, lock_intent, move, move_all
 from sends.models import (
@@ -107,6 +108,8 @@ def claim(worker: str, *, at_most: int) -> list[Claimed]:
                 continue
             try:
                 one = open_attempt(intent, worker, now, clock_now)
+            except AlteredAttachment:
+                altered.add(intent.pk)
             except ProviderError as error:
                 unusable[intent.account_id] = str(error)
             else:
@@ -236,6 +239,14 @@ def _is_intact(intent: SendIntent) -> bool:
     return payload is not None and seal(bytes(payload.body)) == intent.digest
 
 
+def _has_its_files(intent: SendIntent) -> bool:
+    try:
+        contents_of(intent.pk, thaw(bytes(intent.payload.body)).message)
+    except AlteredAttachment:
+        return False
+    return True
+
+
 def _each(keys: Iterable[uuid.UUID], step: Callable[[uuid.UUID], None]) -> None:
     """What follows a claim: that is committed, and a fault here must not keep it from going."""
     for key in keys:
@@ -253,7 +264,7 @@ def _report_altered(intent_id: uuid.UUID) -> None:
     """The stored bytes are not those that were approved: nothing of this action is sent."""
     with transaction.atomic():
         intent = lock_intent(intent_id)
-        if not _is_intact(intent):
+        if not (_is_intact(intent) and _has_its_files(intent)):
             open_anomaly(
                 intent,
                 kind=AnomalyKind.DIGEST_DIFFERS,
@@ -271,7 +282,7 @@ def open_attempt(intent: SendIntent, worker: str, now: datetime, clock_now: floa
     if not _may_go_again(intent, contract, now):
         _stop(intent, "the provider's contract does not cover a repeat of it any more", now)
         return None
-    request, fault = _request(intent, adapter, facts)
+    request, fault = request_of(intent, adapter, facts)
     if request is not None and _would_differ(intent, request, account):
         _stop(intent, "the request would differ from the one that may have arrived", now)
         return None
@@ -331,18 +342,22 @@ def _trying_since(intent: SendIntent, now: datetime) -> datetime:
     return intent.retrying_since + (now - intent.next_attempt_at)
 
 
-def _request(
+def request_of(
     intent: SendIntent, adapter: Adapter, facts: AccountFacts
 ) -> tuple[Request | None, str]:
     """The request, or why there is none: the provider's API cannot say this, or our own fault."""
     try:
+        frozen = thaw(bytes(intent.payload.body))
         submission = Submission(
-            frozen=thaw(bytes(intent.payload.body)),
+            frozen=frozen,
             sender=sender_facts(intent.sender),
             tag=intent.pk.hex,
             wire_key=adapter.wire_key(intent.idempotency_key),
+            contents=contents_of(intent.pk, frozen.message),
         )
         return adapter.build(submission, facts), ""
+    except AlteredAttachment:
+        raise
     except Exception as error:
         logger.exception("the request could not be built", extra={"intent": intent.pk})
         return None, f"{type(error).__name__}: {error}"

@@ -21,6 +21,7 @@ from sends.lifecycle.versions import (
 from sends.models import (
     Action,
     Agent,
+    Payload,
     Policy,
     Run,
     Sender,
@@ -31,7 +32,7 @@ from sends.models import (
 )
 from sends.rules.addresses import normal
 from sends.rules.keys import canonical
-from sends.rules.payloads import Mailbox, content_digest
+from sends.rules.payloads import Attachment, Mailbox, content_digest, thaw
 from sends.rules.proposals import Proposal, Wrong, WrongProposal
 from sends.rules.statuses import Status
 
@@ -87,7 +88,8 @@ def propose_version(
     """The agent's next version of its own message; `intent_id` must be the current one.
 
     Safe to repeat: the version that an earlier request made is answered. What the proposal
-    leaves out of sender, workflow, template, context, times and metadata stays as it was.
+    leaves out of sender, workflow, template, context, attachments, times and metadata stays as it
+    was.
     Raises SendIntent.DoesNotExist where this agent has no such intent.
     """
     with transaction.atomic():
@@ -96,15 +98,18 @@ def propose_version(
         now = now or database_now()
         intent = mine.select_related("sender", "run").get(pk=intent_id)
         _refuse_other_action(proposal, action)
-        if known := _repeated_version(intent, proposal):
+        kept = _kept(intent, proposal)
+        if known := _repeated_version(intent, proposal, kept):
             return Taken(known, replayed=True, key_derived=action.key_derived)
         if intent.version != action.latest_version:
             raise _not_current(action)
         terms = _terms_after(intent, proposal)
         _refuse_too_late(terms, now)
         sender = _sender(proposal, agent.tenant_id, intent.sender)
-        message = proposal.message(Mailbox(sender.address, sender.name))
-        created = create_version(action, message, agent=agent, terms=terms, now=now)
+        message = proposal.message(Mailbox(sender.address, sender.name), kept=kept)
+        created = create_version(
+            action, message, files=proposal.files, agent=agent, terms=terms, now=now
+        )
         return Taken(created, replayed=False, key_derived=action.key_derived)
 
 
@@ -165,21 +170,36 @@ def _version_saying(action: Action, proposal: Proposal) -> SendIntent | None:
     return next((v for v in versions.order_by("version") if _says(v, proposal)), None)
 
 
-def _says(intent: SendIntent, proposal: Proposal) -> bool:
+def _says(intent: SendIntent, proposal: Proposal, kept: tuple[Attachment, ...] = ()) -> bool:
     """Whether the intent's content is the proposal's; a sender left out is the intent's own."""
     address = intent.sender.address
     if proposal.sender is not None and normal(proposal.sender.address) != normal(address):
         return False
-    return content_digest(proposal.message(Mailbox(address))) == intent.content_digest
+    return content_digest(proposal.message(Mailbox(address), kept=kept)) == intent.content_digest
 
 
-def _repeated_version(intent: SendIntent, proposal: Proposal) -> SendIntent | None:
+def _kept(intent: SendIntent, proposal: Proposal) -> tuple[Attachment, ...]:
+    """The attachments that a new version keeps of this one, since it says nothing of them."""
+    payload = (
+        Payload.objects.filter(intent=intent).first() if proposal.attachments is None else None
+    )
+    kept = thaw(bytes(payload.body)).message.attachments if payload is not None else ()
+    if not proposal.html and any(one.inline for one in kept):
+        raise WrongProposal(
+            Wrong("/attachments", "without_html", "some are shown by html; give html, or a list")
+        )
+    return kept
+
+
+def _repeated_version(
+    intent: SendIntent, proposal: Proposal, kept: tuple[Attachment, ...]
+) -> SendIntent | None:
     """What this agent's earlier request made: the intent itself or the version after it."""
     versions = SendIntent.objects.filter(
         action=intent.action_id, author=None, version__in=(intent.version, intent.version + 1)
     )
     versions = versions.select_related("sender").order_by("-version")
-    return next((version for version in versions if _says(version, proposal)), None)
+    return next((version for version in versions if _says(version, proposal, kept)), None)
 
 
 def _refuse_other_action(proposal: Proposal, action: Action) -> None:
@@ -224,6 +244,7 @@ def _taken(proposal: Proposal, agent: Agent, now: datetime) -> Taken:
     key, derived = proposal.key()
     intent = create_action(
         proposal.message(Mailbox(sender.address, sender.name)),
+        files=proposal.files,
         tenant=agent.tenant,
         action_key=key,
         key_derived=derived,

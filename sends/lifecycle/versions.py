@@ -1,10 +1,12 @@
 """Versions of a message: each frozen under its own key and digest, the next replacing the last."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from sends import logs
+from sends.lifecycle import attachments
 from sends.lifecycle.anomalies import has_open_anomaly
 from sends.lifecycle.approval import approve_by_policy
 from sends.lifecycle.refusals import (
@@ -38,7 +40,10 @@ from sends.rules.keys import idempotency_key
 from sends.rules.payloads import Frozen, Mailbox, Message, content_digest, freeze, seal
 from sends.rules.policy import Need, approvals_needed
 from sends.rules.proposals import Wrong
+from sends.rules.sizes import encoded_bytes
 from sends.rules.statuses import HOLD_BITS, LEGAL, Hold, Status
+
+NO_FILES: Mapping[str, bytes] = {}
 
 
 class RejectedBefore(Refused):
@@ -82,6 +87,7 @@ class Terms:
 def create_action(
     message: Message,
     *,
+    files: Mapping[str, bytes] = NO_FILES,
     tenant: Tenant,
     action_key: str,
     terms: Terms,
@@ -96,9 +102,11 @@ def create_action(
 ) -> SendIntent:
     """A new action and its first version, in the caller's transaction.
 
+    `files` are the bytes of attachments that the tenant may not have yet, by their SHA-256.
     Raises IntegrityError where the key or the trigger is taken, and SuppressedRecipient.
     """
     refuse_suppressed(tenant, message)
+    attachments.keep(tenant, message, files, now=now)
     action = Action.objects.create(
         tenant=tenant,
         number=tenant.take_number(),
@@ -118,6 +126,7 @@ def create_version(
     action: Action,
     message: Message,
     *,
+    files: Mapping[str, bytes] = NO_FILES,
     author: Person | None = None,
     agent: Agent | None = None,
     resend_of: SendIntent | None = None,
@@ -137,6 +146,7 @@ def create_version(
     )
     refuse_superseding(current, now)
     refuse_suppressed(action.tenant, message)
+    attachments.keep(action.tenant, message, files, now=now)
     terms = terms or replace(terms_of(current), note=reason)
     move(
         current,
@@ -290,6 +300,7 @@ def _freeze(
         subject=message.subject,
         first_recipient=message.recipients[0].address,
         recipient_count=len(message.recipients),
+        encoded_bytes=encoded_bytes(message),
         approvals_needed=need.approvals,
         approval_rule=need.rule,
         not_before=terms.not_before,
@@ -301,6 +312,7 @@ def _freeze(
         status_at=now,
     )
     Payload.objects.create(intent=intent, body=body, metadata=terms.metadata)
+    attachments.carry(intent, message)
     Delivery.objects.bulk_create(_deliveries(intent, message))
     if not need.approvals:
         approve_by_policy(intent, rule=need.rule, now=now)

@@ -46,6 +46,7 @@ FROZEN: dict[str, tuple[str, ...]] = {
         "message_id",
         "subject",
         "recipient_count",
+        "encoded_bytes",
         "first_recipient",
         "approvals_needed",
         "approval_rule",
@@ -60,7 +61,14 @@ FROZEN: dict[str, tuple[str, ...]] = {
     "ProviderEvent": ("account", "event_id", "fingerprint", "kind", "recipient", "raw"),
 }
 # Rows that are never changed at all.
-APPEND_ONLY = ("Payload", "Evidence", "AuditEntry", "AuditCheckpoint")
+APPEND_ONLY = (
+    "Payload",
+    "AttachmentContent",
+    "AttachmentUse",
+    "Evidence",
+    "AuditEntry",
+    "AuditCheckpoint",
+)
 # Of these and of closed attempts, what erasing a person may change once their intent is erased.
 ERASABLE: dict[str, tuple[str, ...]] = {
     "SendIntent": ("note", "subject", "first_recipient"),
@@ -295,19 +303,20 @@ def _content(intents: str) -> Iterator[Trigger]:
         f" AND NEW.status IN ({_listed(BEFORE_DISPATCH)})",
         "an intent whose content was deleted is never sent",
     )
-    yield Trigger(
-        "payload_kept",
-        _table("Payload"),
-        "DELETE",
-        f"EXISTS (SELECT 1 FROM {_of_intent('Payload')} AND purged_at IS NULL)",
-        keeps,
-    )
+    for name in ("Payload", "AttachmentUse"):
+        yield Trigger(
+            f"{name.lower()}_kept",
+            _table(name),
+            "DELETE",
+            f"EXISTS (SELECT 1 FROM {_of_intent(name)} AND purged_at IS NULL)",
+            keeps,
+        )
     yield Trigger(
         "event_purged",
         _table("ProviderEvent"),
         "UPDATE",
         f"COALESCE({_differs('purged_at')}, TRUE)"
-        " AND (OLD.purged_at IS NOT NULL OR NEW.state IN ('received', 'failed')"
+        " AND (OLD.purged_at IS NOT NULL OR NEW.state = 'received'"
         f" OR EXISTS (SELECT 1 FROM {intents} intent"
         f" WHERE intent.id = NEW.intent_id AND {_must_stay('intent')}))",
         "an event that may still be needed is kept as it was told",

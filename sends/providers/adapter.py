@@ -85,12 +85,16 @@ class SenderFacts:
 
 @dataclass(frozen=True)
 class Submission:
-    """One intent as an adapter gets it. `tag` is our delivery tag, the intent's id in hex."""
+    """One intent as an adapter gets it. `tag` is our delivery tag, the intent's id in hex.
+
+    `contents` are the bytes of the message's attachments by their SHA-256, checked against it.
+    """
 
     frozen: Frozen
     sender: SenderFacts
     tag: str
     wire_key: str
+    contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The adapter of the built-in sandbox, which mails nobody."""
 
+import base64
 import hashlib
 import hmac
 import json
@@ -34,7 +35,7 @@ from sends.providers.http import Answer, Http
 from sends.rules.contracts import Contract, Recovery
 from sends.rules.deliveries import EventKind
 from sends.rules.outcomes import BlockScope, Happened, Outcome
-from sends.rules.payloads import Mailbox, Message
+from sends.rules.payloads import Attachment, Mailbox, Message
 
 SOURCE = "sends/sandbox/README.md"
 CHECKED_ON = date(2026, 11, 30)
@@ -123,6 +124,8 @@ class Sandbox(Adapter):
         headers = {"Content-Type": "application/json", "Idempotency-Key": submission.wire_key}
         content = _content(submission.frozen.message)
         content |= {"message_id": submission.frozen.message_id, "tag": submission.tag}
+        if attachments := submission.frozen.message.attachments:
+            content["attachments"] = [_attached(one, submission.contents) for one in attachments]
         body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
         if len(body) > MAX_BYTES:
             raise NotSupported(f"the message has {len(body)} bytes; the sandbox takes {MAX_BYTES}")
@@ -200,6 +203,17 @@ def _content(message: Message) -> dict[str, Any]:
     }
     parts = {"text": message.text, "html": message.html}
     return content | {name: part for name, part in parts.items() if part is not None}
+
+
+def _attached(attachment: Attachment, contents: Mapping[str, bytes]) -> dict[str, str]:
+    attached = {
+        "filename": attachment.filename,
+        "content_type": attachment.content_type,
+        "content": base64.b64encode(contents[attachment.sha256]).decode("ascii"),
+        "disposition": "inline" if attachment.inline else "attachment",
+    }
+    named = {"content_id": attachment.content_id} if attachment.content_id else {}
+    return attached | named
 
 
 def _mailbox(mailbox: Mailbox) -> dict[str, str]:

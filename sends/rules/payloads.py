@@ -18,6 +18,18 @@ class Mailbox:
 
 
 @dataclass(frozen=True)
+class Attachment:
+    """A file as the email names it. Its bytes are kept apart, under their SHA-256."""
+
+    filename: str
+    content_type: str
+    size: int
+    sha256: str
+    content_id: str = ""
+    inline: bool = False
+
+
+@dataclass(frozen=True)
 class Message:
     """What the caller chose of an email. `None` is a part that is not there; "" is an empty one."""
 
@@ -32,6 +44,7 @@ class Message:
     headers: tuple[tuple[str, str], ...] = ()
     in_reply_to: str = ""
     references: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def recipients(self) -> tuple[Mailbox, ...]:
@@ -75,4 +88,5 @@ def thaw(body: bytes) -> Frozen:
     fields["sender"] = Mailbox(**fields["sender"])
     fields["headers"] = tuple((name, value) for name, value in fields["headers"])
     fields["references"] = tuple(fields["references"])
+    fields["attachments"] = tuple(Attachment(**one) for one in fields["attachments"])
     return Frozen(Message(**fields), stored["message_id"], stored["idempotency_key"])

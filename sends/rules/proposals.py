@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from sends.rules.addresses import normal
+from sends.rules.attachments import Attached, Attachments
 from sends.rules.fields import (
     LONE_SURROGATE,
     ActionKey,
@@ -32,7 +33,7 @@ from sends.rules.fields import (
 )
 from sends.rules.keys import ACTION_KEY_RULE, canonical, derived_action_key, sha256
 from sends.rules.limits import DEFAULTS, Limits
-from sends.rules.payloads import Mailbox, Message
+from sends.rules.payloads import Attachment, Mailbox, Message
 from sends.rules.strict_json import escaped, walk
 
 MOST_NAMED = 100  # a wall of errors helps nobody, and costs what a small request should not
@@ -106,6 +107,11 @@ class Proposal(Fields):
     references: References = Field(
         default_factory=list, description="The Message-IDs of the thread, oldest first."
     )
+    attachments: Attachments | None = Field(
+        None,
+        description="Files, in their order. Left out of a new version, those of the version it "
+        "replaces stay; an empty list takes them off.",
+    )
     reason: Reason = Field("", description="Why you write this. The approver reads it.")
     not_before: Moment | None = Field(
         None, description="Not sent before: `2027-07-01T09:30:00Z` (RFC 3339, with its zone)."
@@ -128,8 +134,17 @@ class Proposal(Fields):
             return self.context_hash
         return "" if self.context is None else sha256(canonical(self.context))
 
-    def message(self, sender: Mailbox) -> Message:
-        """What is said, from this sender. Headers are sorted: their order means nothing."""
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The bytes of the attachments by their SHA-256."""
+        return {one.attachment.sha256: one.content_base64 for one in self.attachments or ()}
+
+    def message(self, sender: Mailbox, *, kept: tuple[Attachment, ...] = ()) -> Message:
+        """What is said, from this sender. Headers are sorted: their order means nothing.
+
+        `kept` are the attachments of the version that this replaces, if it says nothing of them.
+        """
+        attached = self.attachments
         return Message(
             sender=sender,
             to=_mailboxes(self.to),
@@ -142,6 +157,7 @@ class Proposal(Fields):
             headers=tuple(sorted(self.headers.items())),
             in_reply_to=self.in_reply_to or "",
             references=tuple(self.references),
+            attachments=kept if attached is None else tuple(one.attachment for one in attached),
         )
 
     def key(self) -> tuple[str, bool]:
@@ -269,7 +285,7 @@ def _unstorable(document: Any) -> Iterator[Wrong]:
             continue
         if "\x00" in value:
             yield Wrong(_storable(pointer), "control_character", "holds U+0000, which is not text")
-        elif LONE_SURROGATE.search(value):
+        elif not value.isascii() and LONE_SURROGATE.search(value):
             yield Wrong(_storable(pointer), "lone_surrogate", "holds half of a surrogate pair")
 
 
@@ -284,6 +300,7 @@ def _across(given: Mapping[str, Any], limits: Limits) -> Iterator[Wrong]:
     if not any(given.get(name) for name in ("to", "cc", "bcc")):
         yield Wrong("/to", "required", "give at least one recipient in to, cc or bcc")
     yield from _twice(given, limits.recipients)
+    yield from _attached(given)
     if "purpose" in given and "triggered_by" not in given:
         yield Wrong("/purpose", "without_trigger", "give triggered_by with it, or neither")
     if "context" in given and "context_hash" in given:
@@ -318,6 +335,29 @@ def _twice(given: Mapping[str, Any], most: int) -> Iterator[Wrong]:
         yield Wrong("/to", "too_many", f"at most {most} recipients in to, cc and bcc")
 
 
+def _attached(given: Mapping[str, Any]) -> Iterator[Wrong]:
+    """What ties attachments to the HTML, and to each other."""
+    attached = given.get("attachments")
+    seen: dict[str, int] = {}
+    for index, one in enumerate(attached if isinstance(attached, list) else ()):
+        if not isinstance(one, dict):
+            continue
+        pointer, content_id = f"/attachments/{index}", one.get("content_id")
+        if isinstance(content_id, str) and content_id in seen:
+            said = f"is that of /attachments/{seen[content_id]}; give each its own"
+            yield Wrong(f"{pointer}/content_id", "duplicate_content_id", said)
+        elif isinstance(content_id, str):
+            seen[content_id] = index
+        if one.get("inline") is not True:
+            continue
+        if content_id is None:
+            said = "is needed for what is inline: the name by which html shows it"
+            yield Wrong(f"{pointer}/content_id", "required", said)
+        if not given.get("html"):
+            said = "needs html, which shows it; leave it out for a file beside the text"
+            yield Wrong(f"{pointer}/inline", "without_html", said)
+
+
 def _one_each(wrong: Iterable[Wrong]) -> list[Wrong]:
     """The first thing that is wrong at each place, in the order of the places."""
     first: dict[str, Wrong] = {}
@@ -337,6 +377,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "list_type": ("wrong_type", "give a list"),
     "too_long": ("too_many", "at most {max_length} are allowed"),
     "dict_type": ("wrong_type", "give an object"),
+    "bool_type": ("wrong_type", "give true or false"),
     "model_type": ("wrong_type", "give an object"),
 }
 
@@ -346,7 +387,7 @@ def _wrong(found: Any, given: Any, model: type[Fields]) -> Wrong:
     kind, context = found["type"], found.get("ctx", {})
     if kind == "extra_forbidden":
         return Wrong(pointer, "unknown_field", _unknown(found["loc"], model))
-    if kind == "model_type" and found["loc"]:
+    if kind == "model_type" and found["loc"] and found["loc"][0] != "attachments":
         return Wrong(pointer, "wrong_type", "give an object with name and address, or a string")
     if kind in WORDS:
         code, words = WORDS[kind]
@@ -355,10 +396,9 @@ def _wrong(found: Any, given: Any, model: type[Fields]) -> Wrong:
 
 
 def _unknown(place: tuple[int | str, ...], model: type[Fields]) -> str:
-    if place == ("attachments",):
-        return "attachments are not supported yet; send a link, or the text itself"
-    allowed = model.model_fields if len(place) == 1 else Box.model_fields
-    return f"is not known here; allowed are {', '.join(allowed)}"
+    if len(place) > 1:
+        model = Attached if place[0] == "attachments" else Box
+    return f"is not known here; allowed are {', '.join(model.model_fields)}"
 
 
 def _pointer(place: tuple[int | str, ...], given: Any) -> str:

@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS messages (
     digest TEXT NOT NULL,          -- SHA-256 of the body as it came
     recipients TEXT NOT NULL,      -- JSON: [{"address", "refused"}]
     subject TEXT NOT NULL,
+    attachments TEXT NOT NULL,     -- JSON: what came, in its order, but for the bytes
     accepted_at REAL NOT NULL,
     contract TEXT NOT NULL,
     hidden INTEGER NOT NULL
@@ -200,7 +201,8 @@ def enter_message(
     recipients = [{"address": one, "refused": one in refused} for one in message.recipients]
     row = db.execute(
         "INSERT INTO messages (id, request_no, org, key, tag, message_id, digest, recipients,"
-        " subject, accepted_at, contract, hidden) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " subject, attachments, accepted_at, contract, hidden)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             provider_id,
             request_no,
@@ -211,6 +213,7 @@ def enter_message(
             message.digest,
             json.dumps(recipients),
             message.subject,
+            json.dumps([asdict(one) for one in message.attachments]),
             now,
             contract,
             hidden,
@@ -234,6 +237,7 @@ def messages_since(db: sqlite3.Connection, since: int, limit: int) -> list[dict[
                 entry["address"] for entry in json.loads(row["recipients"]) if entry["refused"]
             ],
             "subject": row["subject"],
+            "attachments": json.loads(row["attachments"]),
             "accepted_at": iso(row["accepted_at"]),
             "contract": row["contract"],
             "org": row["org"],

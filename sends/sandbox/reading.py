@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ KEY_FORMAT = re.compile(r"[A-Za-z0-9._:~-]{1,256}")
 LISTS = ("to", "cc", "bcc", "reply_to")
 TEXTS = ("subject", "text", "html", "message_id", "tag")
 FIELDS = frozenset({"from", "headers", "attachments", *LISTS, *TEXTS})
+OF_ATTACHMENTS = ("filename", "content_type", "content", "disposition", "content_id")
+DISPOSITIONS = ("attachment", "inline")
 
 
 class UnreadableError(Exception):
@@ -27,6 +30,16 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True)
+class Attachment:
+    filename: str
+    content_type: str
+    disposition: str
+    content_id: str | None
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Message:
     digest: str
     meaning: str
@@ -34,6 +47,7 @@ class Message:
     subject: str
     message_id: str | None
     tag: str | None
+    attachments: tuple[Attachment, ...]
 
 
 def read_message(raw: bytes) -> Message:
@@ -58,6 +72,20 @@ def read_message(raw: bytes) -> Message:
         subject=body.get("subject") or "",
         message_id=body.get("message_id"),
         tag=body.get("tag"),
+        attachments=tuple(read_attachment(one) for one in body.get("attachments") or ()),
+    )
+
+
+def read_attachment(given: Mapping[str, str]) -> Attachment:
+    """What the journal keeps of one that has no problem: all but its bytes."""
+    data = binascii.a2b_base64(given["content"], strict_mode=True)
+    return Attachment(
+        filename=given["filename"],
+        content_type=given["content_type"],
+        disposition=given.get("disposition") or "attachment",
+        content_id=given.get("content_id"),
+        size=len(data),
+        sha256=sha256(data).hexdigest(),
     )
 
 
@@ -82,8 +110,26 @@ def first_problem(body: Mapping[str, Any]) -> str | None:
     headers = body.get("headers")
     if headers is not None and not is_text_map(headers):
         return "headers must be an object of texts."
-    if not isinstance(body.get("attachments"), list | None):
+    attachments = body.get("attachments")
+    if not isinstance(attachments, list | None):
         return "attachments must be a list."
+    return next(filter(None, map(problem_of_attachment, attachments or ())), None)
+
+
+def problem_of_attachment(given: object) -> str | None:
+    if not isinstance(given, dict) or not is_text_map(given):
+        return "an attachment must be an object of texts."
+    if unknown := sorted(set(given) - set(OF_ATTACHMENTS)):
+        names = ", ".join(OF_ATTACHMENTS)
+        return f"{unknown[0]} is no field of an attachment; these are: {names}."
+    if not given.get("filename") or not given.get("content_type"):
+        return "an attachment needs filename and content_type."
+    if given.get("disposition", "attachment") not in DISPOSITIONS:
+        return f"the disposition of an attachment must be {' or '.join(DISPOSITIONS)}."
+    try:
+        binascii.a2b_base64(given.get("content", "-"), strict_mode=True)
+    except ValueError:
+        return "the content of an attachment must be base64."
     return None
 
 

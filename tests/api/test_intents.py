@@ -161,12 +161,12 @@ def test_a_derived_key_is_named_as_derived(api: Door) -> None:
 
 
 def test_every_wrong_field_is_named_at_once(api: Door) -> None:
-    body = {"to": ["nobody"], "subject": "a\r\nBcc: b@example.org", "attachments": []}
+    body = {"to": ["nobody"], "subject": "a\r\nBcc: b@example.org", "attachments": {}}
     said = problem(api.post("/intents", body), 422, "wrong_fields")
     assert said["next_step"] == "fix"
     assert {wrong["pointer"]: wrong["code"] for wrong in said["errors"]} == {
         "/action_key": "required",
-        "/attachments": "unknown_field",
+        "/attachments": "wrong_type",
         "/subject": "control_character",
         "/text": "required",
         "/to/0": "address",

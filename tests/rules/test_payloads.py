@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sends.rules.payloads import Frozen, Mailbox, Message, content_digest, freeze, seal, thaw
+from sends.rules.payloads import (
+    Attachment,
+    Frozen,
+    Mailbox,
+    Message,
+    content_digest,
+    freeze,
+    seal,
+    thaw,
+)
 
 text = st.text(st.characters(codec="utf-8"), max_size=30)
 mailboxes = st.builds(Mailbox, address=text, name=text)
@@ -25,6 +34,18 @@ messages = st.builds(
     headers=st.lists(st.tuples(text, text), max_size=3).map(tuple),
     in_reply_to=text,
     references=st.lists(text, max_size=3).map(tuple),
+    attachments=st.lists(
+        st.builds(
+            Attachment,
+            filename=text,
+            content_type=text,
+            size=st.integers(min_value=0),
+            sha256=text,
+            content_id=text,
+            inline=st.booleans(),
+        ),
+        max_size=3,
+    ).map(tuple),
 )
 MESSAGE = Message(
     sender=Mailbox("support@mail.example.com", "Support"),
@@ -38,6 +59,10 @@ MESSAGE = Message(
     headers=(("X-Order", "7731"),),
     in_reply_to="<a@example.org>",
     references=("<a@example.org>",),
+    attachments=(
+        Attachment("logo.png", "image/png", 3, "a" * 64, content_id="logo", inline=True),
+        Attachment("", "text/plain", 0, "b" * 64),
+    ),
 )
 FROZEN = Frozen(MESSAGE, "<0190a1b2@mail.example.com>", "k" * 40)
 
@@ -51,11 +76,11 @@ def test_what_was_frozen_thaws_as_it_was(frozen: Frozen) -> None:
 def test_the_bytes_and_digests_of_a_message_never_change() -> None:
     # Written down: other bytes would break the seal of everything approved before an upgrade.
     assert (
-        seal(freeze(FROZEN)) == "b17a1b585996abfe00da6623b65565c942a2cf14a954be8470a40865b068db48"
+        seal(freeze(FROZEN)) == "fdcde40c598a4d20fcd1f78cf06458b76c0125f80af88cfe6a8d3f31864aa747"
     )
     assert (
         content_digest(MESSAGE)
-        == "5294bcb371ecd67cf7a85bb3238ef457fe5d5786e88630b6c6aeab76aaf45173"
+        == "19875e7abf32a16e87f2ce682154d55e6b40371f43bd4e765311f34056ed45e0"
     )
 
 
@@ -76,6 +101,19 @@ OTHER: list[dict[str, Any]] = [
     {"headers": (("X-Order", "7732"),)},
     {"in_reply_to": ""},
     {"references": ()},
+    {"attachments": ()},
+    {"attachments": MESSAGE.attachments[::-1]},
+    *(
+        {"attachments": (replace(MESSAGE.attachments[0], **change), MESSAGE.attachments[1])}
+        for change in (
+            {"filename": "Logo.png"},
+            {"content_type": "image/jpeg"},
+            {"size": 4},
+            {"sha256": "c" * 64},
+            {"content_id": ""},
+            {"inline": False},
+        )
+    ),
 ]
 
 

@@ -86,7 +86,7 @@ def test_everything_wrong_is_named_at_once_with_its_pointer() -> None:
             "not_before": "2026-07-01T09:00:00",
             "deadline": "tomorrow",
             "metadata": {"a/b~c": "\x00"},
-            "attachments": [],
+            "attachments": [{"filename": "a/b", "inline": "yes"}],
             "from": "x",
         }
     ) == {
@@ -116,7 +116,10 @@ def test_everything_wrong_is_named_at_once_with_its_pointer() -> None:
         "/not_before": "time",
         "/deadline": "time",
         "/metadata/a~1b~0c": "control_character",
-        "/attachments": "unknown_field",
+        "/attachments/0/filename": "file_name",
+        "/attachments/0/content_type": "required",
+        "/attachments/0/content_base64": "required",
+        "/attachments/0/inline": "wrong_type",
         "/from": "unknown_field",
     }
 
@@ -124,11 +127,6 @@ def test_everything_wrong_is_named_at_once_with_its_pointer() -> None:
 @pytest.mark.parametrize("document", [None, [], "text", 7, True])
 def test_a_proposal_is_an_object(document: Any) -> None:
     assert wrong(document) == {"": "wrong_type"}
-
-
-def test_attachments_are_refused_by_name_as_not_supported_yet() -> None:
-    with pytest.raises(WrongProposal, match="/attachments: attachments are not supported yet"):
-        parse(LEAST | {"attachments": [{"name": "a.pdf"}]})
 
 
 def test_an_unknown_field_is_told_what_is_allowed() -> None:
