@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import path, reverse
 from django.views.decorators.http import require_http_methods
 
+from sends.conf import conf
 from sends.dashboard.access import MemberRequest, for_role
 from sends.dashboard.approvals import message_url, version_of
 from sends.dashboard.conflicts import note_of
@@ -91,7 +92,7 @@ class Editor(Deciding):
             lines = (line.strip().rstrip(",;") for line in document[name])
             document[name] = [line for line in lines if line]
         try:
-            proposal = parse(document, needs_key=False)
+            proposal = parse(document, needs_key=False, limits=conf.limits)
         except WrongProposal as wrong:
             self._complain(wrong)
             return None
