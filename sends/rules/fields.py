@@ -27,6 +27,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, c
 
 from sends.rules.addresses import domain_of
 from sends.rules.keys import ACTION_KEY, ACTION_KEY_RULE, canonical
+from sends.rules.limits import Limits
 from sends.rules.payloads import Mailbox
 
 MAX_REPLY_TO = 10
@@ -185,7 +186,7 @@ class Within:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        def count(value: Any, info: ValidationInfo) -> Any:
+        def count(value: Any, info: ValidationInfo[Limits]) -> Any:
             return _counted(value, getattr(info.context, self.limit))
 
         return core_schema.with_info_before_validator_function(count, handler(source))
@@ -232,7 +233,7 @@ def _headers_once(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
-def _small_json(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+def _small_json(value: dict[str, Any], info: ValidationInfo[Limits]) -> dict[str, Any]:
     try:
         size = len(canonical(value))
     except UnicodeEncodeError:
