@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,22 @@ UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d"
 
 class WrongEnvironment(ImproperlyConfigured):
     """One sentence for each variable that cannot be used, a line each."""
+
+
+@dataclass(frozen=True)
+class MailServer:
+    """Where to hand over mail, and as whom; false where there is none."""
+
+    sender: str
+    host: str = ""
+    port: int = 0
+    user: str = ""
+    password: str = field(default="", repr=False)
+    is_tls: bool = False  # from the first byte
+    starts_tls: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.host)
 
 
 class Environment:
@@ -121,6 +138,18 @@ class Environment:
             self.wrong.append(f"{name} is not a database address: {error}.")
             return _database(default)
 
+    def mail_server(self, name: str, *, default_sender: str) -> MailServer:
+        """`smtp://user:password@host:port?from=address`, or `smtps://…`.
+
+        Its password is treated as that of a database.
+        """
+        url = self.secret(name, "")
+        try:
+            return _mail_server(url, default_sender) if url else MailServer(default_sender)
+        except ValueError as error:
+            self.wrong.append(f"{name} is not the address of a mail server: {error}.")
+            return MailServer(default_sender)
+
     def _read(self, name: str, default: T, parse: Callable[[str], T]) -> T:
         text = self.variables.get(name, "").strip()
         if not text:
@@ -183,6 +212,25 @@ def _port(parts: Any) -> int | None:
     except ValueError:
         raise ValueError("its port is not a number from 1 to 65535") from None
     return port
+
+
+def _mail_server(url: str, default_sender: str) -> MailServer:
+    parts = urlsplit(url)
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise ValueError("give smtp://user:password@mail.example.com:587, or smtps://…")
+    if parts.path not in ("", "/"):
+        raise ValueError("after the port there may only be ?from=address")
+    is_tls = parts.scheme == "smtps"
+    return MailServer(
+        sender=parse_qs(parts.query).get("from", [default_sender])[0],
+        host=parts.hostname,
+        port=_port(parts) or (465 if is_tls else 587),
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        is_tls=is_tls,
+        # A server on this machine is reached over no network, and has no certificate for it.
+        starts_tls=not is_tls and parts.hostname not in ("localhost", "127.0.0.1", "::1"),
+    )
 
 
 def _database(url: str) -> dict[str, Any]:

@@ -51,6 +51,10 @@ INSTALLED_APPS = [
     "django_htmx",
     "csp",
     "django_q",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
     "sends",
 ]
 
@@ -63,6 +67,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "sends.dashboard.zones.in_readers_zone",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -108,9 +113,9 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W005",  # whether HSTS binds subdomains and goes onto the browsers' list is for the
     "security.W021",  # owner of the domain to say, at the proxy
 ]
-LOGIN_URL = "login"
-LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "login"
+LOGIN_URL = "account_login"
+LOGIN_REDIRECT_URL = "dashboard:start"
+LOGOUT_REDIRECT_URL = "account_login"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in (
@@ -119,6 +124,40 @@ AUTH_PASSWORD_VALIDATORS = [
         "CommonPasswordValidator",
     )
 ]
+PASSWORD_RESET_TIMEOUT = 24 * 60 * 60
+
+# Signing in is django-allauth's: who is let in is decided in `sends.signin`.
+KNOWN_FOR = timedelta(minutes=15)  # after showing who one is, before it is asked again
+ACCOUNT_ADAPTER = "sends.signin.adapter.Accounts"
+ACCOUNT_FORMS = {
+    "login": "sends.signin.forms.SignIn",
+    "reauthenticate": "sends.signin.forms.ShowWhoYouAre",
+    "reset_password": "sends.signin.forms.AskForReset",
+    "reset_password_from_key": "sends.signin.forms.Reset",
+    "change_password": "sends.signin.forms.ChangePassword",
+}
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"  # an admin invites an address, and whoever reads it accepts
+ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "django.contrib.auth.tokens.PasswordResetTokenGenerator"
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = KNOWN_FOR.total_seconds()
+# Many people may share one address; that somebody tries out passwords shows in the failures.
+ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key"}
+ALLAUTH_TRUSTED_PROXY_COUNT = env.number("OUTBOX_PROXIES", 1 if HTTPS else 0, least=0, most=9)
+MFA_ADAPTER = "sends.signin.adapter.SecondFactors"
+MFA_FORMS = {
+    "authenticate": "sends.signin.forms.SecondFactor",
+    "reauthenticate": "sends.signin.forms.ShowWhoYouAreByCode",
+    "activate_totp": "sends.signin.forms.AddApp",
+}
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RECOVERY_CODES_SHOW_ONCE = True
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_TOTP_TOLERANCE = 1  # clocks of telephones differ
+MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = IS_LOCAL
 
 # Whoever serves several machines must give them one key; one machine makes and keeps its own.
 needs_key = not (IS_LOCAL or DEBUG)
@@ -134,6 +173,8 @@ SESSION_COOKIE_NAME, CSRF_COOKIE_NAME = (
     else (f"outbox_session{beside}", f"outbox_csrf{beside}")
 )
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SIGNED_IN_FOR = env.duration("OUTBOX_SIGNED_IN_FOR", timedelta(days=7), least=timedelta(minutes=5))
+SESSION_COOKIE_AGE = int(SIGNED_IN_FOR.total_seconds())
 CSRF_COOKIE_HTTPONLY = True
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = ["^healthz$"]  # asked on the loopback, without TLS
@@ -158,6 +199,17 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+# Mail to the people who sign in: invitations and links to a new password. Emails of agents never
+# go this way.
+
+MAIL = env.mail_server("OUTBOX_MAIL_URL", default_sender=f"outbox@{HOST}")
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if MAIL else 'dummy'}.EmailBackend"
+EMAIL_HOST, EMAIL_PORT = MAIL.host, MAIL.port
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = MAIL.user, MAIL.password
+EMAIL_USE_TLS, EMAIL_USE_SSL = MAIL.starts_tls, MAIL.is_tls
+DEFAULT_FROM_EMAIL = MAIL.sender
+EMAIL_TIMEOUT = 10
+
 # The database, the cache, the queue
 
 DATABASES = {
@@ -178,29 +230,25 @@ if "sqlite3" in DATABASES["default"]["ENGINE"]:
         "init_command": (
             "PRAGMA journal_mode=WAL;"
             f" PRAGMA synchronous={SQLITE_SYNCHRONOUS};"
-            " PRAGMA foreign_keys=ON"
+            " PRAGMA foreign_keys=ON;"
+            " PRAGMA secure_delete=ON"  # what retention and erasing delete is overwritten
         ),
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# django-q2 writes its state here twice a second: never the database, and a place that other
-# processes can read.
+# What is counted against rates is counted for all processes and machines together, so it is in the
+# database. django-q2 writes its state twice a second: that never is, but other processes read it.
 CACHES = {
     "default": {
+        "BACKEND": "django.core.cache.backends.db.DatabaseCache",
+        "LOCATION": "sends_cache",
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
+    },
+    "queue": {
         "BACKEND": "django.core.cache.backends.filebased.FileBasedCache",
         "LOCATION": DATA_DIR / "cache",
-    }
+    },
 }
-
-# How much one email may hold.
-LIMITS = Limits(
-    recipients=env.number("OUTBOX_MAX_RECIPIENTS", Limits.recipients, least=1, most=1000),
-    subject=env.number("OUTBOX_MAX_SUBJECT", Limits.subject, least=1, most=998),
-    body=env.number("OUTBOX_MAX_BODY", Limits.body, least=1, most=100_000_000),
-    headers=env.number("OUTBOX_MAX_HEADERS", Limits.headers, least=0, most=1000),
-    header=env.number("OUTBOX_MAX_HEADER", Limits.header, least=1, most=998),
-    metadata=env.number("OUTBOX_MAX_METADATA", Limits.metadata, least=2, most=1_000_000),
-)
 
 WORKER_THREADS = env.number("OUTBOX_WORKER_THREADS", 32, least=1, most=512)
 WORKER_DRAINS = env.number("OUTBOX_WORKER_DRAINS", 1, least=1, most=8)
@@ -210,6 +258,7 @@ Q_CLUSTER = {
     "name": "outbox",
     "broker_class": "sends.broker.LedgerORM",
     "orm": "default",
+    "cache": "queue",
     "workers": QUEUE_PROCESSES,
     "queue_limit": QUEUE_PROCESSES + 1,
     "bulk": 1,

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.core.management import call_command
 from django.db import connections
 from django.db.models.signals import post_migrate, pre_migrate
 
@@ -24,6 +25,10 @@ def install_triggers(using: str, **kwargs: Any) -> None:
     Switch.objects.using(using).get_or_create(pk=installation.pk, kind=SwitchKind.INSTALLATION)
 
 
+def make_cache_table(using: str, **kwargs: Any) -> None:
+    call_command("createcachetable", database=using, verbosity=0)
+
+
 def sync_schedule(using: str, **kwargs: Any) -> None:
     from sends import schedule
 
@@ -38,4 +43,5 @@ class SendsConfig(AppConfig):
     def ready(self) -> None:
         pre_migrate.connect(drop_triggers, sender=self)
         post_migrate.connect(install_triggers, sender=self)
+        post_migrate.connect(make_cache_table, sender=self)
         post_migrate.connect(sync_schedule, sender=self)

@@ -1,6 +1,7 @@
 """The only reader of django.conf.settings: what this installation is, as one frozen object."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from django.conf import settings
@@ -19,6 +20,8 @@ class Conf:
     web_workers: int
     web_threads: int
     limits: Limits
+    sends_mail: bool  # to the people who sign in: invitations, links to a new password
+    known_for: timedelta  # after showing who one is, before it is asked again
     show_parts: bool  # the page with every part the screens are made of
 
     @property
@@ -42,5 +45,7 @@ conf = Conf(
     web_workers=settings.WEB_WORKERS,
     web_threads=settings.WEB_THREADS,
     limits=settings.LIMITS,
+    sends_mail=bool(settings.MAIL),
+    known_for=settings.KNOWN_FOR,
     show_parts=settings.SHOW_PARTS,
 )

@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 from django.apps import apps
 from django.conf import settings
+from django.core.cache import cache
 from django.db import connection
 from django.test import TransactionTestCase
 from django.test.utils import CaptureQueriesContext
@@ -30,6 +31,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=list(hypothesis.HealthCheck),
 )
 
+EMPTIED = ("sends", "sessions", "django_q", "account", "mfa", "usersessions", "socialaccount")
 DATABASE_FIXTURES = {"db", "transactional_db", "live_server", "database_url"}
 
 
@@ -47,9 +49,7 @@ def _delete_rows() -> None:
     if connection.vendor == "sqlite":
         triggers.drop(connection)
     installation = Installation.objects.get()
-    models = [
-        m for m in apps.get_models() if m._meta.app_label in ("sends", "sessions", "django_q")
-    ]
+    models = [m for m in apps.get_models() if m._meta.app_label in EMPTIED]
     kept = (Installation, Switch, Schedule)
     names = [connection.ops.quote_name(m._meta.db_table) for m in models if m not in kept]
     statements = [f"DELETE FROM {name}" for name in names]
@@ -64,6 +64,7 @@ def _delete_rows() -> None:
             for statement in statements:
                 cursor.execute(statement)
     Switch.objects.filter(pk=installation.pk).update(causes=0, resume_at=None)
+    cache.clear()
     if triggers.missing(connection):
         triggers.install(connection)
 

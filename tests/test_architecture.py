@@ -14,7 +14,7 @@ SENDS = ROOT / "sends"
 # `providers` only the registry, and no other door.
 BELOW = {"conf", "logs", "rules", "models", "providers.registry", "reports", "lifecycle"}
 DOORS = (
-    *("api", "webhooks", "dashboard", "templatetags", "health", "access_log", "errors"),
+    *("api", "webhooks", "dashboard", "signin", "templatetags", "health", "access_log", "errors"),
     *("tasks", "broker", "schedule", "checks", "guard", "management"),
 )
 ROOMS: dict[str, set[str]] = {
@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "guard": BELOW | {"errors"},
     # Where Django is told which doors there are.
     "apps": BELOW | {"checks", "schedule"},
-    "urls": BELOW | {"api", "webhooks", "dashboard", "health"},
+    "urls": BELOW | {"api", "webhooks", "dashboard", "signin", "health"},
 }
 DJANGO_IN_RULES = {"django.db.models.TextChoices", "django.db.models.IntegerChoices"}
 

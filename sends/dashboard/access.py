@@ -5,7 +5,13 @@ from functools import wraps
 from typing import Any, cast
 from urllib.parse import urlencode
 
+from allauth.account.adapter import get_adapter
+from allauth.account.decorators import reauthentication_required
+from allauth.core.exceptions import ReauthenticationRequired
+from allauth.mfa.models import Authenticator
+from django.contrib import messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render, resolve_url
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
@@ -44,6 +50,39 @@ def for_role(role: Role) -> Callable[[View], View]:
     return decorate
 
 
+def confirmed(view: View) -> View:
+    """Inside `for_role`: let a view answer those alone who showed just now that it is they.
+
+    Who signed in or gave the password again within the last 15 minutes has. Others are asked and
+    come back to the page the request came from; what was posted is not decided by that.
+    """
+
+    @wraps(view)
+    def guarded(request: MemberRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        try:
+            return _known(request) or view(request, *args, **kwargs)
+        except ReauthenticationRequired:
+            ways = get_adapter().get_reauthentication_methods(request.user)
+            if not ways:
+                raise PermissionDenied from None
+            return _go_and_come_back(request, ways[0]["url"])
+
+    return guarded
+
+
+@reauthentication_required
+def _known(request: HttpRequest) -> None:
+    """Raises ReauthenticationRequired for whoever has to show again who they are."""
+
+
+def with_second_factor(members: QuerySet[Membership]) -> QuerySet[Membership]:
+    """Each with `has_second_factor`. Recovery codes alone are none."""
+    factors = Authenticator.objects.filter(user=OuterRef("person")).exclude(
+        type=Authenticator.Type.RECOVERY_CODES
+    )
+    return members.annotate(has_second_factor=Exists(factors))
+
+
 def kept_by_no_cache(
     get_response: Callable[[HttpRequest], HttpResponse],
 ) -> Callable[[HttpRequest], HttpResponse]:
@@ -65,8 +104,13 @@ def _answer(
     view: View, role: Role, request: HttpRequest, *args: Any, **kwargs: Any
 ) -> HttpResponse:
     if not request.user.is_authenticated:
-        return go_to(request, f"{resolve_url('login')}?{urlencode({'next': page_of(request)})}")
+        return go_to(
+            request, f"{resolve_url('account_login')}?{urlencode({'next': page_of(request)})}"
+        )
     membership = membership_of(request)
+    if membership is not None and _lacks_second_factor(membership):
+        messages.warning(request, f"{membership.tenant} asks you for a second factor. Add one.")
+        return go_to(request, resolve_url("mfa_index"))
     if membership is not None and membership.may(role):
         known = cast(MemberRequest, request)
         known.membership, known.tenant = membership, membership.tenant
@@ -74,6 +118,10 @@ def _answer(
     if wants_fragment(request):
         return render(request, "sends/parts/_forbidden.html", status=403)
     raise PermissionDenied
+
+
+def _go_and_come_back(request: HttpRequest, address: str) -> HttpResponse:
+    return go_to(request, f"{address}?{urlencode({'next': page_of(request)})}")
 
 
 def membership_of(request: HttpRequest) -> Membership | None:
@@ -85,10 +133,20 @@ def membership_of(request: HttpRequest) -> Membership | None:
         found = None
         if request.user.is_authenticated:
             person = request.user
-            found = person.memberships.select_related("tenant").order_by("id").first()
+            members = with_second_factor(person.memberships.select_related("tenant__policy"))
+            found = members.order_by("id").first()
             logs.about(person=person.pk)
             if found is not None:
                 found.person = person
                 logs.about(tenant=found.tenant_id)
         request._membership = found  # type: ignore[attr-defined]
     return cast("Membership | None", getattr(request, "_membership", None))
+
+
+def _lacks_second_factor(membership: Membership) -> bool:
+    """Whether the tenant's policy asks this person for a second factor that is not there."""
+    policy = getattr(membership.tenant, "policy", None)  # a tenant may be without one
+    asked_from = policy and policy.second_factor_from_role
+    if asked_from is None or membership.role < asked_from:
+        return False
+    return not membership.has_second_factor  # type: ignore[attr-defined]

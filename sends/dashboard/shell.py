@@ -42,7 +42,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 
 def shell_of(request: HttpRequest) -> "Shell | None":
     membership = membership_of(request) if hasattr(request, "user") else None
-    return Shell(membership, request.path) if membership else None
+    return Shell(membership, request.path_info) if membership else None
 
 
 class Counts(NamedTuple):
@@ -86,13 +86,19 @@ class Shell:
         return Role(self.membership.role).label
 
     @property
+    def is_admin(self) -> bool:
+        return self.membership.may(Role.ADMIN)
+
+    @property
     def tenant(self) -> str:
         return self.membership.tenant.name
 
     @property
     def current(self) -> str:
-        """The room, by its address: "dead_letters" for /dead-letters/4/."""
-        return self.path.strip("/").partition("/")[0].replace("-", "_")
+        """The room, by its address: "dead_letters" for /dead-letters/4/, "people" for
+        /settings/people/."""
+        path = self.path.strip("/").removeprefix("settings/")
+        return path.partition("/")[0].replace("-", "_")
 
     @property
     def zone(self) -> str:

@@ -20,6 +20,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("sends.dashboard.deadletters")),
     path("", include("sends.dashboard.runs")),
     path("", include("sends.dashboard.anomalies")),
+    path("", include("sends.dashboard.people")),
 ]
 if conf.show_parts:
     urlpatterns.append(path("parts/", parts, name="parts"))

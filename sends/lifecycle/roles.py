@@ -7,7 +7,7 @@ DOES = {
     Role.VIEWER: "read",
     Role.APPROVER: "decide about emails and stop sending",
     Role.OPERATOR: "settle, requeue, cancel and resume",
-    Role.ADMIN: "close anomalies and change the set-up",
+    Role.ADMIN: "close anomalies and decide about people, tokens and the set-up",
 }
 
 

@@ -255,6 +255,15 @@
     (one("[data-home]", place) || one("#content"))?.focus({ preventScroll: true });
   });
 
+  /* ---- A passkey that was not used: the browser or the person said no. */
+
+  on("allauth.error", (event) => {
+    event.preventDefault();
+    const failed = one("[data-passkey-failed]");
+    failed.hidden = false;
+    failed.scrollIntoView({ block: "nearest" });
+  });
+
   on("htmx:load", ({ detail }) => welcome(detail.elt));
   welcome(document.body);
   showKeys();

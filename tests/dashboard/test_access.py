@@ -29,7 +29,7 @@ def off(tenant):
 def test_a_person_signs_in_with_address_and_password_and_out_again(client, tenant):
     person = make_person(tenant)
     answer = client.post(
-        "/login/", {"username": person.email.upper(), "password": "let me in please"}
+        "/login/", {"login": person.email.upper(), "password": "let me in please"}
     )
     assert (answer.status_code, answer["Location"]) == (302, "/")
     assert client.get("/parts/").context["shell"].person == person.email
@@ -39,14 +39,14 @@ def test_a_person_signs_in_with_address_and_password_and_out_again(client, tenan
 
 def test_a_wrong_password_says_so_and_signs_nobody_in(client, tenant):
     person = make_person(tenant)
-    page = client.post("/login/", {"username": person.email, "password": "guess"})
+    page = client.post("/login/", {"login": person.email, "password": "guess"})
     assert "There is a problem" in page.text
     assert "_auth_user_id" not in client.session
 
 
 def test_who_was_switched_off_cannot_sign_in(client, tenant):
     person = make_person(tenant, is_active=False)
-    client.post("/login/", {"username": person.email, "password": "let me in please"})
+    client.post("/login/", {"login": person.email, "password": "let me in please"})
     assert "_auth_user_id" not in client.session
 
 
@@ -55,7 +55,7 @@ def test_signing_in_never_leads_to_another_host(client, tenant):
     answer = client.post(
         "/login/?next=https://evil.example.net/",
         {
-            "username": person.email,
+            "login": person.email,
             "password": "let me in please",
             "next": "https://evil.example.net/",
         },

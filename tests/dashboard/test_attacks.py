@@ -332,7 +332,7 @@ def test_odd_letters_in_the_address_of_one_thing_break_nothing(odd):
 
 TEXTS = ["reason", "note", "value", "provider_message_id", "to", "cc", "bcc", "subject"]
 CHOICES = ["then", "compared", "version", "digest", "outcome", "reason_code", "add_retries"]
-FIELDS = [*TEXTS, *CHOICES, "text", "html", "next", "back", "emails", "username", "password"]
+FIELDS = [*TEXTS, *CHOICES, "text", "html", "next", "back", "emails", "login", "password"]
 FORMS = {
     "approve": "",
     "send_back": "",
@@ -543,7 +543,7 @@ def test_signing_in_begins_a_new_session(client):
     session["planted"] = True
     session.save()
     client.cookies["outbox_session"] = planted = session.session_key
-    given = {"username": person.email, "password": "let me in please"}
+    given = {"login": person.email, "password": "let me in please"}
     assert client.post("/login/", given).status_code == 302
     assert client.cookies["outbox_session"].value != planted
     assert client.cookies["outbox_session"]["httponly"]

@@ -1,0 +1,60 @@
+"""What django-allauth asks us while somebody signs in."""
+
+import time
+from typing import Any
+
+import qrcode
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.account.authentication import get_authentication_records
+from allauth.core import context
+from allauth.mfa.adapter import DefaultMFAAdapter
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+from qrcode.image.svg import SvgPathImage
+
+from sends.conf import conf
+
+# By what somebody shows who they are; a link to a new password, in a mail, is not enough.
+PROOFS = ("password", "mfa", "socialaccount")
+
+
+class Accounts(DefaultAccountAdapter):
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "email_password_mismatch": "Email or password is not right.",
+        "incorrect_password": "That is not your password.",
+        "too_many_login_attempts": "Too many tries. Wait five minutes, then try again.",
+        "rate_limited": "Too many tries. Wait a minute, then try again.",
+        "incorrect_code": "That code is not right, or no longer.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return False
+
+    def is_safe_url(self, url: str) -> bool:
+        """Only addresses on this host, without its name."""
+        return url.startswith("/") and url_has_allowed_host_and_scheme(url, None)
+
+    def is_reauthentication_required(self, *, app: str) -> bool:
+        """Who signed in just now has shown who they are."""
+        records = get_authentication_records(context.request, context.request.user)
+        latest = max((r["at"] for r in records if r["method"] in PROOFS), default=0.0)
+        return bool(time.time() - latest >= conf.known_for.total_seconds())
+
+    def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
+        messages.error(request, "You have no access. Ask an admin.")
+        return redirect("account_login")
+
+
+class SecondFactors(DefaultMFAAdapter):
+    error_messages = DefaultMFAAdapter.error_messages | {
+        "incorrect_code": "That code is not right, or no longer.",
+    }
+
+    def get_totp_issuer(self) -> str:
+        return "Outbox Admin"
+
+    def build_totp_svg(self, url: str) -> str:
+        """A drawing to stand in a page, where no picture may be loaded from a `data:` address."""
+        return str(qrcode.make(url, image_factory=SvgPathImage).to_string(encoding="unicode"))

@@ -1,0 +1,49 @@
+"""What an invited person sees: the invitation, and a way to accept it."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from sends.lifecycle import people
+from sends.lifecycle.refusals import Refused
+from sends.models import Person
+from sends.signin.forms import Reset
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+def invitation(request: HttpRequest, token: str) -> HttpResponse:
+    """Looking uses nothing up, since programs look at what is mailed. Accepting is a POST."""
+    found = people.invitation_of(token)
+    if found is None:
+        return render(request, "account/invitation_over.html", status=404)
+    known = Person.objects.filter(email__iexact=found.email).first()
+    context: dict[str, Any] = {"invitation": found, "known": known}
+    if known is not None:
+        context["is_invited"] = request.user == known
+        if request.method == "POST" and context["is_invited"]:
+            return _accepted(request, token, known)
+        return render(request, "account/invitation.html", context)
+
+    form = Reset(request.POST or None, user=Person(email=found.email))
+    if request.method == "POST" and form.is_valid():
+        return _accepted(request, token, None, form.cleaned_data["password1"])
+    context["form"] = form
+    return render(request, "account/invitation.html", context, status=422 if form.errors else 200)
+
+
+def _accepted(
+    request: HttpRequest, token: str, person: Person | None, password: str = ""
+) -> HttpResponse:
+    try:
+        people.accept(token, person=person, password=password)
+    except Refused as refused:
+        messages.warning(request, refused.words)
+        return redirect("accept_invitation", token)
+    if person is None:
+        messages.success(request, "You are in. Sign in with your new password.")
+    return redirect("dashboard:start" if person else "account_login")
