@@ -2,10 +2,14 @@
 
 from django_q.models import Schedule
 
-from sends.tasks import DRAIN, SWEEP
+from sends.tasks import DRAIN, PURGE, SWEEP
 
-# name -> (function, minutes). All may be a minute late, or run twice.
-TIMETABLE = {"outbox: drain": (DRAIN, 1), "outbox: sweep": (SWEEP, 1)}
+# name -> (function, minutes). All may be late, or run twice.
+TIMETABLE = {
+    "outbox: drain": (DRAIN, 1),
+    "outbox: sweep": (SWEEP, 1),
+    "outbox: purge": (PURGE, 24 * 60),
+}
 
 
 def sync() -> None:

@@ -32,13 +32,14 @@ from sends.models import (
 from sends.providers.adapter import BadOptions, UnknownProvider
 from sends.providers.credentials import CredentialError, resolve
 from sends.providers.registry import adapter_for
-from sends.rules.allowed import duration_words, is_reference, web_address
+from sends.rules.allowed import duration_words, is_reference, kept_words, web_address
 from sends.rules.configuration import (
     AccountTable,
     AgentTable,
     Configuration,
     PersonTable,
     PolicyTable,
+    RetentionTable,
     SenderTable,
     TenantTable,
     TokenTable,
@@ -117,6 +118,7 @@ class _Step:
         )
         self.switch(tenant, SwitchKind.TENANT, tenant)
         self.policy(tenant, table.policy)
+        self.retention(tenant, table.retention)
         for index, account in enumerate(table.accounts):
             self.account(tenant, account, (*here, "accounts", index))
         for index, sender in enumerate(table.senders):
@@ -141,6 +143,11 @@ class _Step:
         policy = self.write(f"policy {tenant.slug}", Policy, {"tenant": tenant}, columns)
         if "rules" in table.named:
             self.rules(tenant, policy, table)
+
+    def retention(self, tenant: Tenant, table: RetentionTable) -> None:
+        columns = {f"keep_{name}": value for name, value in table.named.items()}
+        if columns:
+            self.write(f"retention {tenant.slug}", Policy, {"tenant": tenant}, columns)
 
     def rules(self, tenant: Tenant, policy: Policy, table: PolicyTable) -> None:
         rows = [
@@ -369,6 +376,8 @@ def _difference(name: str, before: Any, after: Any) -> str:
         return ""  # it changes with the digest
     if name == "digest":
         return "another token"
+    if name.startswith("keep_"):
+        return f"{name.removeprefix('keep_')} {kept_words(before)} → {kept_words(after)}"
     if name == "role":
         before, after = Role(before).label.lower(), Role(after).label.lower()
     return f"{FILE_NAMES.get(name, name)} {_words(before)} → {_words(after)}"

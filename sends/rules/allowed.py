@@ -17,6 +17,8 @@ REFERENCE_RULE = (
     'is where the secret is kept, "env:NAME" or "file:/path", and never the secret itself'
 )
 LONGEST = timedelta(days=365)
+LONGEST_KEPT = timedelta(days=36_500)
+FOREVER = "forever"
 
 
 def text(most: int) -> Callable[[Any], str]:
@@ -69,6 +71,23 @@ def duration(least: timedelta, most: timedelta = LONGEST) -> Callable[[Any], tim
         return span
 
     return read
+
+
+def kept(value: Any) -> timedelta | None:
+    """How long something is kept; None for ever, 0 for no longer than it is needed."""
+    if value == FOREVER:
+        return None
+    span = _span(value)
+    if span is None or span > LONGEST_KEPT:
+        raise ValueError(
+            'give "forever", 0 for no longer than it is needed, or a text such as "90d", '
+            f"up to {duration_words(LONGEST_KEPT)}"
+        )
+    return span
+
+
+def kept_words(span: timedelta | None) -> str:
+    return FOREVER if span is None else duration_words(span)
 
 
 def _span(value: Any) -> timedelta | None:

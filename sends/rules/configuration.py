@@ -35,6 +35,7 @@ Address = Annotated[str, PlainValidator(allowed.provider_address)]
 Flag = Annotated[bool, PlainValidator(allowed.flag)]
 Options = Annotated[dict[str, Any], PlainValidator(allowed.options)]
 People = Annotated[int, PlainValidator(whole(0, 2))]
+Kept = Annotated[timedelta | None, PlainValidator(allowed.kept)]
 Count = Annotated[int, PlainValidator(whole(1, 10_000))]
 
 
@@ -71,6 +72,16 @@ class PolicyTable(Table):
     lease: Annotated[timedelta, PlainValidator(duration(60 * SECOND, HOUR))] = 120 * SECOND
     second_operator: Flag = True
     rules: list[RuleTable] = []
+
+
+class RetentionTable(Table):
+    done: Kept = 365 * DAY
+    cancelled: Kept = 90 * DAY
+    superseded: Kept = 90 * DAY
+    rejected: Kept = 90 * DAY
+    dead_letter: Kept = 365 * DAY
+    events: Kept = 90 * DAY
+    audit: Kept = None
 
 
 class AccountTable(Table):
@@ -122,6 +133,7 @@ class TenantTable(Table):
     slug: Slug
     name: Annotated[str, PlainValidator(text(120))] = ""
     policy: PolicyTable = PolicyTable()
+    retention: RetentionTable = RetentionTable()
     accounts: list[AccountTable] = []
     senders: list[SenderTable] = []
     agents: list[AgentTable] = []
