@@ -250,6 +250,16 @@ CACHES = {
     },
 }
 
+# How much one email may hold.
+LIMITS = Limits(
+    recipients=env.number("OUTBOX_MAX_RECIPIENTS", Limits.recipients, least=1, most=1000),
+    subject=env.number("OUTBOX_MAX_SUBJECT", Limits.subject, least=1, most=998),
+    body=env.number("OUTBOX_MAX_BODY", Limits.body, least=1, most=100_000_000),
+    headers=env.number("OUTBOX_MAX_HEADERS", Limits.headers, least=0, most=1000),
+    header=env.number("OUTBOX_MAX_HEADER", Limits.header, least=1, most=998),
+    metadata=env.number("OUTBOX_MAX_METADATA", Limits.metadata, least=2, most=1_000_000),
+)
+
 WORKER_THREADS = env.number("OUTBOX_WORKER_THREADS", 32, least=1, most=512)
 WORKER_DRAINS = env.number("OUTBOX_WORKER_DRAINS", 1, least=1, most=8)
 # More processes than drains, so that every other task always finds a free one.
