@@ -258,6 +258,9 @@ LIMITS = Limits(
     headers=env.number("OUTBOX_MAX_HEADERS", Limits.headers, least=0, most=1000),
     header=env.number("OUTBOX_MAX_HEADER", Limits.header, least=1, most=998),
     metadata=env.number("OUTBOX_MAX_METADATA", Limits.metadata, least=2, most=1_000_000),
+    attachments=env.number("OUTBOX_MAX_ATTACHMENTS", Limits.attachments, least=0, most=1000),
+    message=env.number("OUTBOX_MAX_MESSAGE", Limits.message, least=10_000, most=200_000_000),
+    request=env.number("OUTBOX_MAX_REQUEST", Limits.request, least=10_000, most=300_000_000),
 )
 
 WORKER_THREADS = env.number("OUTBOX_WORKER_THREADS", 32, least=1, most=512)

@@ -6,7 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from sends import logs
+from sends.conf import conf
 from sends.lifecycle import attachments
+from sends.lifecycle.accounts import contract_of
 from sends.lifecycle.anomalies import has_open_anomaly
 from sends.lifecycle.approval import approve_by_policy
 from sends.lifecycle.refusals import (
@@ -20,6 +22,7 @@ from sends.lifecycle.refusals import (
 )
 from sends.lifecycle.transitions import move
 from sends.models import (
+    Account,
     Action,
     Agent,
     Attempt,
@@ -71,6 +74,17 @@ class SuppressedRecipient(Suppressed):
         self.errors = errors
 
 
+class BeyondAccount(Refused):
+    """The account that would send it cannot carry it; nothing was created. `errors` say why."""
+
+    code = "beyond_account"
+
+    def __init__(self, account: Account, *errors: Wrong) -> None:
+        said = "; ".join(wrong.detail for wrong in errors)
+        super().__init__(f"The account {account.slug} cannot send this message: {said}.")
+        self.errors = errors
+
+
 @dataclass(frozen=True)
 class Terms:
     """What an intent carries beside its message."""
@@ -103,9 +117,12 @@ def create_action(
     """A new action and its first version, in the caller's transaction.
 
     `files` are the bytes of attachments that the tenant may not have yet, by their SHA-256.
-    Raises IntegrityError where the key or the trigger is taken, and SuppressedRecipient.
+    Raises IntegrityError where the key or the trigger is taken, SuppressedRecipient and
+    BeyondAccount.
     """
+    sender = _sender(tenant, message)
     refuse_suppressed(tenant, message)
+    refuse_beyond(sender.account, message)
     attachments.keep(tenant, message, files, now=now)
     action = Action.objects.create(
         tenant=tenant,
@@ -119,7 +136,7 @@ def create_action(
         follows=follows,
         created_at=now,
     )
-    return _freeze(action, message, terms=terms, agent=agent, author=author, now=now)
+    return _freeze(action, message, sender, terms=terms, agent=agent, author=author, now=now)
 
 
 def create_version(
@@ -138,14 +155,16 @@ def create_version(
     """The next version of an action that the caller has locked; the current one is superseded.
 
     Refused with InFlight, InDoubt, AlreadyAccepted, BeingDecided, RejectedBefore, RunEnded,
-    NotPossible or SuppressedRecipient. Without `terms` it keeps those of the current version,
-    with `reason` as its note.
+    NotPossible, SuppressedRecipient or BeyondAccount. Without `terms` it keeps those of the
+    current version, with `reason` as its note.
     """
     current = SendIntent.objects.select_for_update(no_key=True).get(
         action=action, version=action.latest_version
     )
     refuse_superseding(current, now)
     refuse_suppressed(action.tenant, message)
+    sender = _sender(action.tenant, message)
+    refuse_beyond(sender.account, message)
     attachments.keep(action.tenant, message, files, now=now)
     terms = terms or replace(terms_of(current), note=reason)
     move(
@@ -160,6 +179,7 @@ def create_version(
     return _freeze(
         action,
         message,
+        sender,
         terms=terms,
         agent=agent or action.agent,
         author=author,
@@ -234,6 +254,28 @@ def refuse_suppressed(tenant: Tenant, message: Message) -> None:
         raise SuppressedRecipient(*sorted(errors, key=lambda wrong: wrong.pointer))
 
 
+def refuse_beyond(account: Account, message: Message) -> None:
+    """Raise BeyondAccount if the account's provider, or this installation, takes no such message.
+
+    What is refused here would otherwise be approved first and then never go out.
+    """
+    contract = contract_of(account)
+    most = min(contract.max_bytes or conf.limits.message, conf.limits.message)
+    size = encoded_bytes(message)
+    errors = []
+    if message.attachments and not contract.takes_attachments:
+        errors.append(Wrong("/attachments", "not_supported", "its provider takes no attachments"))
+    elif any(one.inline for one in message.attachments) and not contract.takes_inline:
+        said = "its provider takes no attachments that the HTML shows"
+        errors.append(Wrong("/attachments", "not_supported", said))
+    if size > most:
+        pointer = "/attachments" if message.attachments else ""
+        said = f"it takes at most {most:,} bytes, and this has {size:,} when it is encoded"
+        errors.append(Wrong(pointer, "too_large", said))
+    if errors:
+        raise BeyondAccount(account, *errors)
+
+
 def refuse_ended(run: Run) -> None:
     if run.ended_at is not None:
         raise RunEnded(
@@ -248,12 +290,18 @@ def _places(message: Message) -> list[tuple[str, Mailbox]]:
     return [(f"/{name}/{index}", box) for name, boxes in fields for index, box in enumerate(boxes)]
 
 
+def _sender(tenant: Tenant, message: Message) -> Sender:
+    senders = Sender.objects.select_related("account")
+    return senders.get(tenant=tenant, address=message.sender.address)
+
+
 # A frozen version
 
 
 def _freeze(
     action: Action,
     message: Message,
+    sender: Sender,
     *,
     terms: Terms,
     agent: Agent | None,
@@ -263,7 +311,6 @@ def _freeze(
     now: datetime,
 ) -> SendIntent:
     """Write one version down with the identity it keeps for ever, approved where policy says."""
-    sender = Sender.objects.get(tenant=action.tenant_id, address=message.sender.address)
     intent_id = new_id()
     key = idempotency_key(
         tenant=str(action.tenant_id),

@@ -84,6 +84,8 @@ class Sandbox(Adapter):
             message_id_kept=True,
             endpoints=(f"POST {MESSAGES}",),
             max_bytes=MAX_BYTES,
+            takes_attachments=True,
+            takes_inline=True,
         )
         if options.get("contract", "replay") == "none":
             return known

@@ -5,16 +5,13 @@ import re
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from sends.rules.fields import Fields, Name
+from sends.rules.fields import Fields, Name, Within
 from sends.rules.keys import sha256
+from sends.rules.limits import Limits
 from sends.rules.payloads import Attachment
-
-MAX_ATTACHMENTS = 50
-# All files of one email together. An account may take less, which is asked at intake.
-MAX_ATTACHED_BYTES = 40 * 1024 * 1024
 
 # RFC 6838, 4.2, for the names of types and subtypes; RFC 2045, 5.1, for what may follow them.
 RESTRICTED_NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
@@ -123,24 +120,18 @@ class Attached(Fields):
         )
 
 
-def _not_too_much(value: Any) -> Any:
-    """Counts and measures before anything is decoded."""
-    if not isinstance(value, list):
-        return value
-    if len(value) > MAX_ATTACHMENTS:
-        raise PydanticCustomError(
-            "too_many", "at most {most} are allowed", {"most": MAX_ATTACHMENTS}
-        )
-    encoded = [one.get("content_base64") for one in value if isinstance(one, dict)]
-    if sum(len(text) for text in encoded if isinstance(text, str)) > MAX_ATTACHED_BYTES * 4 // 3:
+def _measured(value: Any, info: ValidationInfo[Limits]) -> Any:
+    """Measures what is sure not to fit before any of it is decoded."""
+    members = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    encoded = [one.get("content_base64") for one in members]
+    most = info.context.message
+    if sum(len(text) for text in encoded if isinstance(text, str)) > most:
         raise PydanticCustomError(
             "too_large",
-            "at most {most} MB are allowed in all",
-            {"most": MAX_ATTACHED_BYTES // 1024**2},
+            "at most {most} bytes are allowed in all, counted in base64",
+            {"most": most},
         )
     return value
 
 
-Attachments = Annotated[
-    list[Attached], BeforeValidator(_not_too_much), Field(max_length=MAX_ATTACHMENTS)
-]
+Attachments = Annotated[list[Attached], BeforeValidator(_measured), Within("attachments")]

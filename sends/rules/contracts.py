@@ -50,7 +50,9 @@ class Contract:
     message_id_kept: bool | None = None
     endpoints: tuple[str, ...] = ()
     max_recipients: int | None = None
-    max_bytes: int | None = None
+    max_bytes: int | None = None  # of a whole message, encoded
+    takes_attachments: bool = False
+    takes_inline: bool = False  # attachments that the HTML shows by their Content-ID
     request_deadline: timedelta = timedelta(seconds=20)
 
     @property

@@ -13,6 +13,9 @@ class Limits:
     headers: int = 50  # how many
     header: int = 998  # each value
     metadata: int = 16_384  # as JSON
+    attachments: int = 50  # how many
+    message: int = 25_000_000  # all of it, encoded as for the wire; an account may take less
+    request: int = 40_000_000  # of a program, with one message in it
 
 
 DEFAULTS = Limits()
