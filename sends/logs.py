@@ -50,6 +50,7 @@ FIELDS: dict[str, str] = {
     "kind": "of the provider's event",
     "count": "how many events a webhook brought, attempts a worker made, results were not saved",
     "new": "how many of the events were not known before",
+    "file": "one of our own that cannot be read",
     "task": "the task of the worker that failed",
     "about": "id of the row whose consequences failed",
     "triggers": "names of the triggers that the database lacks",
