@@ -25,14 +25,14 @@ ROOMS: dict[str, set[str]] = {
     "models": {"rules"},
     "migrations": {"models", "rules"},
     "providers": {"rules", "conf"},
-    "reports": {"models", "rules"},
+    "reports": {"conf", "models", "providers", "rules"},
     "lifecycle": {"conf", "logs", "rules", "models", "providers"},
     **dict.fromkeys(DOORS, BELOW),
     "dashboard": BELOW | {"templatetags"},  # its words and pictures, as its templates know them
     # django-q2's three ends: what it calls, what wakes it, and who watches over it.
     "broker": BELOW | {"tasks"},
     "schedule": BELOW | {"tasks"},
-    "management": BELOW | {"broker"},
+    "management": BELOW | {"broker", "schedule"},
     "guard": BELOW | {"errors"},
     # Where Django is told which doors there are.
     "apps": BELOW | {"checks", "schedule"},

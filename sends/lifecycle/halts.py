@@ -51,19 +51,20 @@ def turn_off(
     by: Person | str,
     reason: str,
     cause: Cause = Cause.PAUSED,
+    overrule: bool = False,
     now: datetime | None = None,
 ) -> Switch:
     """Stop a scope: once this commits no claim and no dispatch goes through it.
 
-    `by` is a person, who must be an approver there, or "system". Off for this cause already:
-    nothing changes, and the first reason stays.
+    `by` is a person, who must be an approver there, or who else it was, as "system". Off for this
+    cause already: nothing changes, and the first reason stays, unless this one is to `overrule` it.
     """
     reason = require_reason(reason, what="for stopping")
     with transaction.atomic():
         switch = lock_switch(scope_id)
         now = now or database_now()
         _require(by, switch, Role.APPROVER)
-        if switch.causes & cause:
+        if switch.causes & cause and not overrule:
             return switch
         switch.causes |= cause
         _describe(switch, cause, at=now, by=str(by), reason=reason)
@@ -81,7 +82,7 @@ def turn_on(
 ) -> Switch:
     """End one cause for which a scope is off; it stays off while there is another.
 
-    `by` is a person, who must be an operator there, or "system".
+    `by` is a person, who must be an operator there, or who else it was, as "system".
     """
     reason = require_reason(reason, what="for starting again")
     with transaction.atomic():

@@ -16,7 +16,9 @@ from typing import IO
 from django.db import connection
 
 from sends.conf import conf
+from sends.lifecycle import restores
 from sends.lifecycle.claim import Claimed, claim, dispatch, installation_id
+from sends.lifecycle.folder import note_attempt, open_slot
 from sends.lifecycle.settle import settle
 from sends.lifecycle.submit import Submitted, submit
 from sends.models import triggers
@@ -48,6 +50,7 @@ def drain() -> int:
             logger.error("nothing is sent while triggers lack", extra={"triggers": absent})
             return 0
         installation_id.cache_clear()  # a restored database may be another installation's
+        restores.notice()
         began = time.monotonic()
         made = _Drain(f"{socket.gethostname()}:{os.getpid()}", slot).run()
         if made:
@@ -59,7 +62,7 @@ def drain() -> int:
 def _take_slot() -> IO[str] | None:
     """One of the drains that may claim on this machine; the kernel frees it on any death."""
     for number in range(conf.worker_drains):
-        lock = (conf.data_dir / f"drain-{number}.lock").open("w")
+        lock = open_slot(number)
         if _is_mine(lock):
             return lock
         lock.close()
@@ -120,6 +123,8 @@ class _Drain:
     def _start(self, pool: ThreadPoolExecutor) -> int:
         """Claim no more than there are free threads, so that nothing claimed has to wait."""
         claimed = claim(self.name, at_most=conf.worker_threads - self.on_the_wire)
+        if claimed:
+            note_attempt(self.slot, claimed[-1].attempt_id)
         # First what counts as on the wire already: marking the others may fail.
         self._send(pool, [c for c in claimed if not c.needs_mark])
         self._send(pool, dispatch([c for c in claimed if c.needs_mark]))

@@ -481,7 +481,7 @@ class _Doors(HTTPAdapter):
         super().__init__(pool_connections=4, pool_maxsize=size, max_retries=0)
 
     def init_poolmanager(self, *sizes: Any, **options: Any) -> None:
-        super().init_poolmanager(*sizes, ssl_context=_tls(self._ca_file), **options)
+        super().init_poolmanager(*sizes, ssl_context=trusted(self._ca_file), **options)
         self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
 
     def get_connection_with_tls_context(
@@ -507,7 +507,7 @@ class _Session(requests.Session):
 
 
 @cache
-def _tls(ca_file: Path | None) -> ssl.SSLContext:
+def trusted(ca_file: Path | None = None) -> ssl.SSLContext:
     """The authorities of the system, those that come with requests, and our own."""
     context = ssl.create_default_context()
     context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)

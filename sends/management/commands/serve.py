@@ -1,5 +1,6 @@
 """The web server."""
 
+import threading
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser, call_command
@@ -9,7 +10,9 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.glogging import Logger
 
 from sends.conf import conf
+from sends.lifecycle import beats
 from sends.management.ports import require_free_port
+from sends.models import Program
 
 
 class Command(BaseCommand):
@@ -52,10 +55,15 @@ class Command(BaseCommand):
                 "logger_class": _Log,
                 "proc_name": "outbox-web",
                 "when_ready": say,
+                "post_worker_init": _show_life,
                 "control_socket_disable": True,  # its default path is one for all installations
                 "forwarded_allow_ips": "",  # Django alone reads what a proxy says
             }
         ).run()
+
+
+def _show_life(worker: Any) -> None:
+    threading.Thread(target=beats.keep_beating, args=[Program.WEB], daemon=True).start()
 
 
 class _Log(Logger):

@@ -17,7 +17,9 @@ from django.db import connections
 
 from sends.broker import BEAT_EVERY, SUPERVISOR
 from sends.conf import conf
+from sends.lifecycle import beats, restores
 from sends.management.ledger import require_ledger
+from sends.models import Program
 
 logger = logging.getLogger("sends.worker")
 
@@ -41,7 +43,6 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, grace: float, **options: Any) -> None:
         require_ledger()
-        connections.close_all()
         with (conf.data_dir / "worker.lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,6 +52,9 @@ class Command(BaseCommand):
                     "Give each worker a data folder of its own: OUTBOX_DATA_DIR."
                 ) from None
             conf.worker_stopping.unlink(missing_ok=True)
+            restores.notice()
+            beats.beat(Program.WORKER)
+            connections.close_all()
             Supervisor(grace).run()
 
 
