@@ -5,7 +5,9 @@ from django.urls import path
 from django.views.decorators.http import require_safe
 
 from sends.dashboard.access import MemberRequest, for_role
+from sends.lifecycle.attachments import AlteredAttachment, contents_of
 from sends.models import Payload, Role
+from sends.rules.mime import build
 from sends.rules.payloads import Message, seal, thaw
 
 HARMLESS = (
@@ -33,21 +35,38 @@ def text(request: MemberRequest, digest: str) -> HttpResponse:
 @for_role(Role.APPROVER)
 def raw(request: MemberRequest, digest: str) -> HttpResponse:
     """The bytes that the digest is of."""
-    response = _harmless(_body(request, digest), "application/json")
+    response = _harmless(bytes(_payload(request, digest).body), "application/json")
     response["Content-Disposition"] = f'attachment; filename="payload-{digest[:8]}.json"'
     return response
 
 
+@require_safe
+@for_role(Role.APPROVER)
+def eml(request: MemberRequest, digest: str) -> HttpResponse:
+    """The email for a mail program, as its recipients would get it: without Bcc."""
+    payload = _payload(request, digest)
+    frozen = thaw(bytes(payload.body))
+    try:
+        contents = contents_of(payload.intent_id, frozen.message)
+    except AlteredAttachment:
+        raise Http404("An attachment of this email is not what its digest says.") from None
+    built = build(frozen, date=payload.intent.created_at, contents=contents)
+    response = _harmless(built, "message/rfc822")
+    response["Content-Disposition"] = f'attachment; filename="email-{digest[:8]}.eml"'
+    return response
+
+
 def _message(request: MemberRequest, digest: str) -> Message:
-    return thaw(_body(request, digest)).message
+    return thaw(bytes(_payload(request, digest).body)).message
 
 
-def _body(request: MemberRequest, digest: str) -> bytes:
-    """The stored bytes, if they still are what their digest says."""
-    payload = Payload.objects.filter(intent__digest=digest, intent__tenant=request.tenant).first()
+def _payload(request: MemberRequest, digest: str) -> Payload:
+    """What is stored, if it still is what its digest says."""
+    payloads = Payload.objects.filter(intent__digest=digest, intent__tenant=request.tenant)
+    payload = payloads.select_related("intent").first()
     if payload is None or seal(bytes(payload.body)) != digest:
         raise Http404("No email of yours has this digest.")
-    return bytes(payload.body)
+    return payload
 
 
 def _harmless(body: str | bytes | None, kind: str, *, images: str = "data:") -> HttpResponse:
@@ -63,6 +82,7 @@ def _harmless(body: str | bytes | None, kind: str, *, images: str = "data:") -> 
 
 
 urlpatterns = [
+    path("payload/<slug:digest>/eml/", eml, name="payload_eml"),
     path("payload/<slug:digest>/html/", html, name="payload_html"),
     path("payload/<slug:digest>/text/", text, name="payload_text"),
     path("payload/<slug:digest>/raw/", raw, name="payload_raw"),

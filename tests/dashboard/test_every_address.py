@@ -60,6 +60,7 @@ TABLE = {
     "messages/<int:number>/undo/": ("405", "403 409 409 409 302 404"),
     "messages/<int:number>/v/<int:version>/": ("200 200 200 200 302 404", "405"),
     "parts/": ("200", "200"),
+    "payload/<slug:digest>/eml/": ("403 200 200 200 302 404", "405"),
     "payload/<slug:digest>/html/": ("403 200 200 200 302 404", "405"),
     "payload/<slug:digest>/raw/": ("403 200 200 200 302 404", "405"),
     "payload/<slug:digest>/text/": ("403 200 200 200 302 404", "405"),

@@ -1,5 +1,7 @@
 """The exact bytes of a version: who gets them, and what they can do there (nothing)."""
 
+import email
+import email.policy
 import hashlib
 
 import pytest
@@ -53,6 +55,20 @@ def test_text_is_text_and_raw_is_what_the_digest_is_of(client, intent, approver)
     assert "attachment" in raw["Content-Disposition"]
 
 
+def test_a_mail_program_opens_the_email_as_its_recipients_would_get_it(client, intent, approver):
+    hidden = make_intent(intent.agent, subject="Grüße", text="Hello", bcc=("secret@example.org",))
+    answer = get(client, hidden, "eml")
+    assert answer["Content-Type"] == "message/rfc822"
+    assert answer["Content-Disposition"] == (
+        f'attachment; filename="email-{hidden.digest[:8]}.eml"'
+    )
+    mail = email.message_from_bytes(answer.content, policy=email.policy.default)
+    assert (mail["Subject"], mail["Message-ID"]) == ("Grüße", hidden.message_id)
+    assert mail.get_content() == "Hello"
+    assert b"secret" not in answer.content
+    assert get(client, hidden, "eml").content == answer.content
+
+
 def test_a_part_that_is_not_there_is_not_found(client, intent, approver):
     plain = make_intent(intent.agent, html=None)
     assert get(client, plain, "html").status_code == 404
@@ -64,7 +80,7 @@ def test_bytes_that_are_not_what_was_frozen_are_not_shown(client, intent, approv
     assert get(client, intent, "html").status_code == 404
 
 
-@pytest.mark.parametrize("part", ["html", "text", "raw"])
+@pytest.mark.parametrize("part", ["html", "text", "raw", "eml"])
 def test_viewers_strangers_and_the_signed_out_get_nothing(client, intent, part):
     assert get(client, intent, part).status_code == 302
     client.force_login(make_person(intent.tenant, Role.VIEWER))
