@@ -90,6 +90,18 @@ class Intents(models.QuerySet["SendIntent"]):
         seen = Q(status__in=statuses) & ~_undoable(now)
         return self.filter(seen | _undoable(now) if Status.AWAITING_APPROVAL in statuses else seen)
 
+    def changed_after(self, mark: int, pk: uuid.UUID, *, before: int) -> "Intents":
+        """Created or moved after this one, by their marks: see `models.changes`."""
+        later = Q(change_mark__gt=mark) | Q(change_mark=mark, pk__gt=pk)
+        range_ = Q(change_mark__gte=mark, change_mark__lt=before)  # what an index can find
+        return self.filter(range_, later).order_by("change_mark", "pk")
+
+    def final_after(self, moment: datetime, pk: uuid.UUID, *, now: datetime) -> "Intents":
+        """Decided against, and past undoing since then: only now do agents see it."""
+        later = Q(undo_until__gt=moment) | Q(undo_until=moment, pk__gt=pk)
+        range_ = Q(undo_until__gte=moment, undo_until__lt=now)
+        return self.filter(range_, later, status__in=SENT_BACK).order_by("undo_until", "pk")
+
     def counts_as_seen(self, now: datetime) -> dict[str, int]:
         """How many of these agents see in each status that there is."""
         awaiting = Value(Status.AWAITING_APPROVAL.value)
@@ -115,7 +127,8 @@ class SendIntent(Row):
     both are null while nothing can have arrived. `request_digest` and `dispatch_scope` are those
     of the first dispatch, and bind every later one. `retrying_since`, `retries_counted` and
     `tries` belong to the period since the last approval, requeue or replay by a person, who is
-    then `asked_by`. `not_sooner_than` is a wait that nobody may cut short.
+    then `asked_by`. `not_sooner_than` is a wait that nobody may cut short. `change_mark` is set by
+    a trigger whenever the status is: see `models.changes`.
 
     `purged_at` is when what it said was deleted. `erased_at` is when a recipient was erased: then
     its subject and note went too, and the recipient's addresses became a pseudonym.
@@ -160,6 +173,7 @@ class SendIntent(Row):
     status_at = models.DateTimeField()
     end_reason = models.TextField(blank=True)
     closed_at = models.DateTimeField(null=True)
+    change_mark = models.BigIntegerField(default=0)
     purged_at = models.DateTimeField(null=True)
     erased_at = models.DateTimeField(null=True)
 
@@ -287,6 +301,13 @@ class SendIntent(Row):
                 fields=["tenant", "status", "status_at", "id"],
                 name="intent_to_purge",
                 condition=Q(status__in=sorted(ENDED), purged_at=None),
+            ),
+            # What agents are told of: changes, and decisions once they cannot be undone.
+            models.Index(fields=["agent", "change_mark", "id"], name="intent_changes"),
+            models.Index(
+                fields=["agent", "undo_until", "id"],
+                name="intent_final",
+                condition=Q(undo_until__isnull=False),
             ),
             # The bytes that a person looks at, by their digest.
             models.Index(fields=["digest"], name="intent_digest"),

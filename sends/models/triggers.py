@@ -1,8 +1,9 @@
 """Database triggers that refuse what the ledger must never do, whoever asks.
 
-They are made from `rules.statuses` and from the lists below, on SQLite and PostgreSQL alike.
-`install` is idempotent and runs after every migrate, because SQLite drops a table's triggers
-when Django rebuilds the table. `missing` says which are absent or differ.
+Two more mark what was created or moved. They are made from `rules.statuses` and from the lists
+below, on SQLite and PostgreSQL alike. `install` is idempotent and runs after every migrate,
+because SQLite drops a table's triggers when Django rebuilds the table. `missing` says which are
+absent or differ.
 """
 
 from collections.abc import Collection, Iterator
@@ -113,6 +114,35 @@ class Trigger:
         )
 
 
+@dataclass(frozen=True)
+class Mark:
+    """Gives an intent its `change_mark` where `event` creates it or changes its status.
+
+    SQLite lets one transaction write at a time, so there the next number will do. On PostgreSQL
+    transactions commit in any order: there it is the number of the transaction, and who reads
+    looks at those alone before which no transaction is open any more (`models.changes`).
+    """
+
+    name: str
+    table: str
+    event: str
+
+    def sqlite(self) -> str:
+        moved = " WHEN OLD.status <> NEW.status" if self.event != "INSERT" else ""
+        last = f'SELECT MAX(change_mark) FROM "{self.table}" WHERE agent_id = NEW.agent_id'
+        return (
+            f'CREATE TRIGGER "{self.name}" AFTER {self.event} ON "{self.table}" '
+            f'FOR EACH ROW{moved} BEGIN UPDATE "{self.table}" '
+            f"SET change_mark = COALESCE(({last}), 0) + 1 WHERE id = NEW.id; END"
+        )
+
+    def postgresql_body(self) -> str:
+        mark = "NEW.change_mark := pg_current_xact_id()::text::bigint;"
+        if self.event != "INSERT":
+            mark = f"IF OLD.status <> NEW.status THEN {mark} END IF;"
+        return f" BEGIN {mark} RETURN NEW; END "
+
+
 def _model(name: str) -> type[Model]:
     return apps.get_model("sends", name)
 
@@ -200,7 +230,7 @@ def _listed(statuses: frozenset[Status] | tuple[Status, ...]) -> str:
     return ", ".join(f"'{status}'" for status in sorted(statuses))
 
 
-def triggers() -> Iterator[Trigger]:
+def triggers() -> Iterator[Trigger | Mark]:
     """Every trigger of the ledger, in a fixed order."""
     intents = _table("SendIntent")
     yield Trigger(
@@ -210,6 +240,8 @@ def triggers() -> Iterator[Trigger]:
         "NEW.status <> 'awaiting_approval' OR NEW.in_doubt OR NEW.accepted_at IS NOT NULL",
         "an intent is created awaiting approval",
     )
+    yield Mark("intent_created", intents, "INSERT")
+    yield Mark("intent_moved", intents, "UPDATE OF status")
     yield Trigger(
         "intent_transition",
         intents,
