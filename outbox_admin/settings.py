@@ -61,8 +61,10 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "sends.access_log.with_request_id",
     "django.middleware.security.SecurityMiddleware",
+    "sends.headers.with_permissions_policy",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "sends.dashboard.access.kept_by_no_cache",
+    "sends.dashboard.tenancy.in_named_tenant",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -162,6 +164,10 @@ MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = IS_LOCAL
 # Whoever serves several machines must give them one key; one machine makes and keeps its own.
 needs_key = not (IS_LOCAL or DEBUG)
 SECRET_KEY = env.secret("OUTBOX_SECRET_KEY", None if needs_key else "", least=50)
+# Earlier keys: what was signed with one of them still holds.
+SECRET_KEY_FALLBACKS = [
+    key.strip() for key in env.secret("OUTBOX_SECRET_KEY_FALLBACKS", "").split(",") if key.strip()
+]
 
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 # Browsers tell cookies apart by host, not by port: a second installation on this machine must not
@@ -176,6 +182,7 @@ SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SIGNED_IN_FOR = env.duration("OUTBOX_SIGNED_IN_FOR", timedelta(days=7), least=timedelta(minutes=5))
 SESSION_COOKIE_AGE = int(SIGNED_IN_FOR.total_seconds())
 CSRF_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "sends.errors.form_refused"
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_REDIRECT_EXEMPT = ["^healthz$"]  # asked on the loopback, without TLS
 # How long browsers then refuse plain http; a first installation may want to begin with 1h.

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from sends.lifecycle import audit
+from sends.lifecycle import chain
 from sends.lifecycle.claim import Claimed
 from sends.models import (
     Action,
@@ -364,7 +364,7 @@ class Judge:
         }
 
     def chain_holds(self) -> None:
-        assert audit.verify(self.tenant) == []
+        assert chain.check(self.tenant).broken == ""
 
     def nothing_is_lost(self) -> None:
         """With workers at work, everything is at an end or waits for a person."""
