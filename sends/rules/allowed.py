@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from email_validator import EmailNotValidError, validate_email
 
-from sends.rules.addresses import domain_of
+from sends.rules.addresses import as_sent, domain_of
 
 UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 SLUG_RULE = "1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit"
@@ -113,6 +113,15 @@ def email(value: Any) -> str:
     except EmailNotValidError as error:
         raise ValueError(f"give an email address: {str(error).rstrip('.')}") from None
     return found.normalized
+
+
+def sender_address(value: Any) -> str:
+    """As it will stand in From: its domain in ASCII, its local part as given."""
+    try:
+        local, _, _ = as_sent(str(value)).rpartition("@")
+    except EmailNotValidError as error:
+        raise ValueError(f"give an email address: {str(error).rstrip('.')}") from None
+    return f"{local}@{domain_of(value)}"
 
 
 def domain(value: Any) -> str:

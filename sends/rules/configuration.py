@@ -30,6 +30,7 @@ class WrongConfiguration(Exception):
 
 Slug = Annotated[str, PlainValidator(allowed.slug)]
 Email = Annotated[str, PlainValidator(allowed.email)]
+SenderAddress = Annotated[str, PlainValidator(allowed.sender_address)]
 Reference = Annotated[str, PlainValidator(allowed.reference)]
 Address = Annotated[str, PlainValidator(allowed.provider_address)]
 Flag = Annotated[bool, PlainValidator(allowed.flag)]
@@ -103,7 +104,7 @@ class AccountTable(Table):
 
 
 class SenderTable(Table):
-    address: Email
+    address: SenderAddress
     name: Annotated[str, PlainValidator(text(200))] = ""
     account: Slug
     options: Options = {}
@@ -119,7 +120,7 @@ class TokenTable(Table):
 class AgentTable(Table):
     slug: Slug
     name: Annotated[str, PlainValidator(text(120))] = ""
-    sender: Email | None = None
+    sender: SenderAddress | None = None
     tokens: list[TokenTable] = []
 
 

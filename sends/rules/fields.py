@@ -10,7 +10,7 @@ from email.errors import NonASCIILocalPartDefect, ObsoleteHeaderDefect
 from email.policy import default as email_policy
 from typing import Annotated, Any
 
-from email_validator import EmailNotValidError, validate_email
+from email_validator import EmailNotValidError
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, core_schema
 
-from sends.rules.addresses import domain_of
+from sends.rules.addresses import as_sent, domain_of
 from sends.rules.keys import ACTION_KEY, ACTION_KEY_RULE, canonical
 from sends.rules.limits import Limits
 from sends.rules.payloads import Mailbox
@@ -137,21 +137,12 @@ def _matching(pattern: re.Pattern[str], code: str, rule: str) -> Callable[[str],
 
 def _address(value: str) -> str:
     """The address as given, its domain in ASCII where it was not (IDNA 2008)."""
-    line = _line(value)
     try:
-        valid = validate_email(
-            line,
-            check_deliverability=False,
-            allow_quoted_local=True,
-            test_environment=True,
-            strict=True,
-        )
+        return as_sent(_line(value))
     except EmailNotValidError as error:
         raise PydanticCustomError(
             "address", "is not an address: {why}", {"why": str(error)}
         ) from None
-    local, _, domain = line.rpartition("@")
-    return line if domain.isascii() else f"{local}@{valid.ascii_domain}"
 
 
 def moment(value: Any) -> datetime:

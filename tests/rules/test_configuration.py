@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
+from sends.rules import allowed
 from sends.rules.allowed import duration_words
 from sends.rules.configuration import (
     Configuration,
@@ -227,6 +228,18 @@ def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text: str, problem
 def test_all_mistakes_are_named_at_once_in_the_order_of_the_file() -> None:
     problems = wrong_in_tenant("color = 1\n[tenants.policy]\nlease = 1\nretries = 2\n[[people]]\n")
     assert [problem.split(":")[1] for problem in problems] == ["3", "5", "6", "7"]
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("Support@Example.COM", "Support@example.com"),
+        ("support@bücher.example", "support@xn--bcher-kva.example"),
+        ("jose\u0301@example.com", "jose\u0301@example.com"),
+    ],
+)
+def test_a_sender_is_kept_as_it_will_stand_in_from(written: str, sent: str) -> None:
+    assert allowed.sender_address(written) == sent
 
 
 @pytest.mark.parametrize(
