@@ -4,15 +4,18 @@ import json
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from ninja import Schema
 
+from sends.api.problems import ProblemAnswer, Said
 from sends.conf import conf
 from sends.lifecycle.intake import Taken
+from sends.lifecycle.simulation import Simulated
 from sends.models import Attempt, Delivery, Evidence, Run, SendIntent, Switch, Verdict
 from sends.reports.waiting import Waiting
 from sends.rules.next_steps import Step, next_step
+from sends.rules.proposals import Proposal
 from sends.rules.statuses import Status
 
 API = f"{conf.url}/api/v1"
@@ -134,13 +137,72 @@ class Whole(Short):
     metadata: dict[str, Any]
 
 
+class Item(Schema):
+    """What became of one member of a batch: what `/intents` would have answered to it."""
+
+    index: int
+    status: int
+    action_key: str | None
+    intent: Answer | None
+    problem: ProblemAnswer | None
+
+
+class Batch(Schema):
+    """What became of a batch, member by member, in its order."""
+
+    created: int
+    replayed: int
+    refused: int
+    items: list[Item]
+
+
+class Approvals(Schema):
+    needed: int
+    rule: str
+
+
+class Recipient(Schema):
+    """One recipient, and why it must not be sent to, if it must not."""
+
+    pointer: str
+    address: str
+    suppressed: str | None
+
+
+class RunSeen(Schema):
+    """The run that is named: whether it is there already, may send, and has retries left."""
+
+    name: str
+    exists: bool
+    halted: bool
+    ended: bool
+    retries_left: int | None
+
+
+class Simulation(Schema):
+    """What `/intents` would answer now. `intent` is the one that a replay would find."""
+
+    would: Literal["create", "replay", "refuse"]
+    status: int
+    problem: ProblemAnswer | None
+    action_key: str | None
+    key_derived: bool
+    becomes: Status | None
+    approvals: Approvals | None
+    recipients: list[Recipient]
+    run: RunSeen | None
+    why_not_yet: WhyNotYet | None
+    stops: list[WhyNotYet]
+    intent: Answer | None
+
+
 class RunLinks(Schema):
     self: str
     dashboard: str
 
 
-class RunAnswer(Schema):
-    """One run: whether it may send, what is left of its budget, and how its intents stand."""
+class RunShort(Schema):
+    """One run in a list: whether it may send, and what is left of its budget."""
 
     id: uuid.UUID
     name: str
@@ -151,8 +213,18 @@ class RunAnswer(Schema):
     halt_reason: str
     retry_limit: int
     retries_used: int
-    intents: dict[str, int]
     links: RunLinks
+
+
+class RunAnswer(RunShort):
+    """One run, and how many of its intents stand in each status that there is."""
+
+    intents: dict[str, int]
+
+
+class RunPage(Schema):
+    items: list[RunShort]
+    next_cursor: str | None
 
 
 def seen(intent: SendIntent, now: datetime) -> SendIntent:
@@ -171,6 +243,42 @@ def answer(taken: Taken, now: datetime) -> dict[str, Any]:
     intent = seen(taken.intent, now)
     said = short(intent, current=current_of([intent]), replayed=taken.replayed)
     return said | {"replayed": taken.replayed, "key_derived": taken.key_derived}
+
+
+def simulation(
+    proposal: Proposal,
+    found: Simulated,
+    now: datetime,
+    *,
+    problem: Said | None,
+    run: dict[str, Any] | None,
+    waiting: Waiting | None,
+    stops: Sequence[Waiting],
+) -> dict[str, Any]:
+    """The answer to what was not proposed."""
+    taken = found.taken
+    intent = taken.intent if taken is not None else None
+    suppressed = {wrong.pointer: wrong.detail for wrong in found.suppressed}
+    key, derived = proposal.key()
+    return {
+        "would": "refuse" if taken is None else "replay" if taken.replayed else "create",
+        "status": problem.status if problem else 200 if taken and taken.replayed else 201,
+        "problem": problem.document() if problem else None,
+        "action_key": key if intent is None else intent.action.action_key,
+        "key_derived": derived if taken is None else taken.key_derived,
+        "becomes": intent and intent.seen_status(now),
+        "approvals": intent and {"needed": intent.approvals_needed, "rule": intent.approval_rule},
+        "recipients": [
+            {"pointer": pointer, "address": box.address, "suppressed": suppressed.get(pointer)}
+            for field in ("to", "cc", "bcc")
+            for index, box in enumerate(getattr(proposal, field))
+            for pointer in [f"/{field}/{index}"]
+        ],
+        "run": run,
+        "why_not_yet": waiting,
+        "stops": list(stops),
+        "intent": answer(taken, now) if taken is not None and taken.replayed else None,
+    }
 
 
 def current_of(intents: Sequence[SendIntent]) -> dict[uuid.UUID, uuid.UUID]:
@@ -294,7 +402,7 @@ def _evidence(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def run_answer(run: Run, *, switch: Switch, halted: bool, counts: dict[str, int]) -> dict[str, Any]:
+def run_short(run: Run, *, switch: Switch, halted: bool) -> dict[str, Any]:
     return {
         "id": run.pk,
         "name": run.name,
@@ -305,6 +413,5 @@ def run_answer(run: Run, *, switch: Switch, halted: bool, counts: dict[str, int]
         "halt_reason": switch.pause_reason or switch.block_reason,
         "retry_limit": run.retry_limit,
         "retries_used": run.retries_used,
-        "intents": counts,
         "links": {"self": f"{API}/runs/{run.pk}", "dashboard": f"{conf.url}/runs/{run.pk}/"},
     }

@@ -6,7 +6,7 @@ from ninja.security import HttpBearer
 from sends import logs
 from sends.api.problems import Problem
 from sends.lifecycle import tokens
-from sends.models import Scope, Token, database_now
+from sends.models import Agent, Scope, Token, database_now
 
 
 class Bearer(HttpBearer):
@@ -29,3 +29,13 @@ class Bearer(HttpBearer):
                 f"this one has {', '.join(found.scopes) or 'none'}.",
             )
         return found
+
+
+def agent_of(request: HttpRequest) -> Agent:
+    """The agent whose token it is, behind a `Bearer`."""
+    token: Token = request.auth  # type: ignore[attr-defined]
+    return token.agent
+
+
+def charge(request: HttpRequest, requests: int) -> None:
+    """Count what a request asks for beyond itself."""

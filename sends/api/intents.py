@@ -1,7 +1,5 @@
 """What agents ask for about messages: propose, change, withdraw, and see what became of them."""
 
-import base64
-import binascii
 import uuid
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -12,37 +10,27 @@ from ninja.responses import Status as Answered
 from pydantic import AfterValidator
 
 from sends.api.answers import Answer, Page, Whole, answer, current_of, seen, short, whole
-from sends.api.auth import Bearer
-from sends.api.problems import PROBLEMS
-from sends.api.requests import body_of, document, optional_document
+from sends.api.auth import Bearer, agent_of
+from sends.api.pages import MOST, cursor_after, read_cursor, refuse_unknown
+from sends.api.requests import KEY, body_of, document, optional_document
+from sends.conf import conf
 from sends.lifecycle import intake
 from sends.lifecycle.cancelling import withdraw
 from sends.lifecycle.intake import Taken
-from sends.models import Agent, Scope, SendIntent, Token, database_now
+from sends.models import Agent, Scope, SendIntent, database_now
 from sends.models.intents import Intents
 from sends.reports.waiting import why_not_yet
 from sends.rules.fields import Moment
 from sends.rules.proposals import (
     Proposal,
     Withdrawal,
-    Wrong,
-    WrongProposal,
     parse,
-    parse_withdrawal,
+    parse_as,
 )
 from sends.rules.statuses import Status
 
 router = Router(tags=["intents"])
 
-KEY = {
-    "in": "header",
-    "name": "Idempotency-Key",
-    "required": False,
-    "schema": {"type": "string"},
-    "description": "Another place for `action_key`.",
-}
-
-MOST = 100
 # Ids sort by the clock of the machine that made them, `created_at` is the database's.
 CLOCKS_DIFFER_BY = timedelta(hours=1)
 
@@ -59,7 +47,7 @@ Named = Annotated[str, AfterValidator(_without_nul)]
 @router.post(
     "/intents",
     auth=Bearer(Scope.SUBMIT),
-    response={201: Answer, 200: Answer, **PROBLEMS},
+    response={201: Answer, 200: Answer},
     openapi_extra=body_of(Proposal) | {"parameters": [KEY]},
 )
 def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
@@ -69,14 +57,14 @@ def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
     status, and `replayed` is true. The same `action_key` with other content is refused.
     """
     key = request.headers.get("Idempotency-Key")
-    proposal = parse(document(request), header_key=key)
-    return _answered(intake.propose(proposal, agent=_agent(request)), response)
+    proposal = parse(document(request), header_key=key, limits=conf.limits)
+    return _answered(intake.propose(proposal, agent=agent_of(request)), response)
 
 
 @router.post(
     "/intents/{uuid:intent_id}/versions",
     auth=Bearer(Scope.SUBMIT),
-    response={201: Answer, 200: Answer, **PROBLEMS},
+    response={201: Answer, 200: Answer},
     openapi_extra=body_of(Proposal),
 )
 def propose_version(
@@ -87,9 +75,9 @@ def propose_version(
     It says the whole message anew. Left out, `sender`, `workflow`, `template`, `context`,
     `not_before`, `deadline` and `metadata` stay as they were. Safe to repeat.
     """
-    proposal = parse(document(request), needs_key=False)
+    proposal = parse(document(request), needs_key=False, limits=conf.limits)
     try:
-        taken = intake.propose_version(intent_id, proposal, agent=_agent(request))
+        taken = intake.propose_version(intent_id, proposal, agent=agent_of(request))
     except SendIntent.DoesNotExist:
         raise Http404 from None
     return _answered(taken, response)
@@ -98,7 +86,7 @@ def propose_version(
 @router.post(
     "/intents/{uuid:intent_id}/withdraw",
     auth=Bearer(Scope.WITHDRAW),
-    response={200: Answer, **PROBLEMS},
+    response={200: Answer},
     openapi_extra=body_of(Withdrawal, required=False),
 )
 def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
@@ -107,8 +95,8 @@ def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     While a worker talks to the provider, or nobody knows whether it took the message, it is
     cancelled only once that is settled; the status says which.
     """
-    asked = parse_withdrawal(optional_document(request))
-    agent = _agent(request)
+    asked = parse_as(Withdrawal, optional_document(request))
+    agent = agent_of(request)
     if not _of(agent).filter(pk=intent_id).exists():
         raise Http404
     withdraw(intent_id, agent=agent, reason=asked.reason)
@@ -116,7 +104,7 @@ def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     return answer(taken, database_now())
 
 
-@router.get("/intents", auth=Bearer(Scope.READ), response={200: Page, **PROBLEMS})
+@router.get("/intents", auth=Bearer(Scope.READ), response={200: Page})
 def listed(
     request: HttpRequest,
     status: Annotated[list[Status], Query(description="May be given several times.")] = [],  # noqa: B006
@@ -130,9 +118,9 @@ def listed(
 
     `next_cursor` is null on the last page. What is created meanwhile does not shift the pages.
     """
-    _refuse_unknown(request)
+    refuse_unknown(request, PARAMETERS)
     now = database_now()
-    intents = _of(_agent(request)).order_by("-pk")
+    intents = _of(agent_of(request)).order_by("-pk")
     if status:
         intents = intents.seen_as(status, now)
     if run is not None:
@@ -142,24 +130,24 @@ def listed(
     if since is not None:
         intents = intents.filter(created_at__gte=since, pk__gte=_lowest_id(since))
     if cursor is not None:
-        intents = intents.filter(pk__lt=_read_cursor(cursor))
+        intents = intents.filter(pk__lt=read_cursor(cursor))
     page = list(intents[: limit + 1])
     shown, more = page[:limit], len(page) > limit
     current = current_of(shown)
     return {
         "items": [short(seen(intent, now), current=current) for intent in shown],
-        "next_cursor": _cursor(shown[-1].pk) if more else None,
+        "next_cursor": cursor_after(shown[-1].pk) if more else None,
     }
 
 
-@router.get("/intents/{uuid:intent_id}", auth=Bearer(Scope.READ), response={200: Whole, **PROBLEMS})
+@router.get("/intents/{uuid:intent_id}", auth=Bearer(Scope.READ), response={200: Whole})
 def one(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     """One intent: its status, why it is not sent yet, attempts, deliveries and evidence.
 
     A person who rejects a message or asks for changes may take that back for a moment; until
     that is over, the message awaits approval as before.
     """
-    intents = _of(_agent(request)).select_related("sender", "account", "payload")
+    intents = _of(agent_of(request)).select_related("sender", "account", "payload")
     intent = intents.prefetch_related(*WHOLE).filter(pk=intent_id).first()
     if intent is None:
         raise Http404
@@ -169,11 +157,6 @@ def one(request: HttpRequest, intent_id: uuid.UUID) -> Any:
 
 PARAMETERS = ("status", "run", "action_key", "since", "cursor", "limit")
 WHOLE = ("approvals", "attempts", "deliveries", "evidence")
-
-
-def _agent(request: HttpRequest) -> Agent:
-    token: Token = request.auth  # type: ignore[attr-defined]
-    return token.agent
 
 
 def _of(agent: Agent) -> Intents:
@@ -188,31 +171,7 @@ def _answered(taken: Taken, response: HttpResponse) -> Answered[Any]:
     return Answered(200 if taken.replayed else 201, said)
 
 
-def _refuse_unknown(request: HttpRequest) -> None:
-    """A filter that is misspelt would show everything, as if all of it matched."""
-    unknown = [
-        Wrong(f"/{name}", "parameter", f"is no filter; there are: {', '.join(PARAMETERS)}")
-        for name in request.GET
-        if name not in PARAMETERS
-    ]
-    if unknown:
-        raise WrongProposal(*unknown)
-
-
 def _lowest_id(since: datetime) -> uuid.UUID:
     """No intent of then or later has a lower one: ids begin with 48 bits of Unix time, in ms."""
     milliseconds = max(0, int((since.timestamp() - CLOCKS_DIFFER_BY.total_seconds()) * 1000))
     return uuid.UUID(int=milliseconds << 80)
-
-
-def _cursor(last: uuid.UUID) -> str:
-    return base64.urlsafe_b64encode(last.bytes).decode("ascii").rstrip("=")
-
-
-def _read_cursor(cursor: str) -> uuid.UUID:
-    try:
-        return uuid.UUID(bytes=base64.b64decode(f"{cursor}==", altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError):
-        raise WrongProposal(
-            Wrong("/cursor", "cursor", "is not one that next_cursor gave; leave it out to begin")
-        ) from None

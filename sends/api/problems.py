@@ -1,8 +1,10 @@
 """Every error of the agents' door, as a problem (RFC 9457) with a stable code."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from django.db import OperationalError
@@ -10,13 +12,15 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Js
 from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
+from sends import logs
 from sends.lifecycle.refusals import Refused
-from sends.lifecycle.versions import SuppressedRecipient
+from sends.lifecycle.versions import BeyondAccount, SuppressedRecipient
 from sends.rules.next_steps import Step
 from sends.rules.proposals import MOST_NAMED, Wrong, WrongProposal
 from sends.rules.strict_json import NotJson
 
 log = logging.getLogger(__name__)
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 # What each code is about, for the reference page. Those of `lifecycle.refusals` say no to
 # what an intent's state does not allow.
@@ -27,10 +31,13 @@ TITLES: dict[str, str] = {
     "length_required": "The length of the body is needed",
     "too_large": "The request is too large",
     "media_type": "Send application/json",
+    "not_acceptable": "Every answer is JSON",
+    "too_many_requests": "More requests than this token may make now",
     "unauthorized": "A valid bearer token is needed",
     "missing_scope": "This token may not do that",
     "wrong_fields": "Some fields are wrong",
     "suppressed_recipient": "A recipient must not be sent to",
+    "beyond_account": "The account cannot send such a message",
     "action_key_reuse": "The action key stands for another message",
     "trigger_reuse": "The trigger was answered with another message",
     "run_ended": "The run was ended",
@@ -52,11 +59,14 @@ STEPS: dict[str, Step] = {
     "method_not_allowed": Step.FIX,
     "wrong_fields": Step.FIX,
     "media_type": Step.FIX,
+    "not_acceptable": Step.FIX,
+    "too_many_requests": Step.WAIT,
     "length_required": Step.FIX,
     "too_large": Step.FIX,
     "action_key_reuse": Step.FIX,
     "version_changed": Step.FIX,
     "suppressed_recipient": Step.DO_NOT_RESEND,
+    "beyond_account": Step.FIX,
     "trigger_reuse": Step.DO_NOT_RESEND,
     "run_ended": Step.DO_NOT_RESEND,
     "rejected": Step.DO_NOT_RESEND,
@@ -85,148 +95,164 @@ class ProblemAnswer(Schema):
     detail: str
     code: str
     next_step: Step
+    request_id: str
     errors: list[WrongAnswer]
-
-
-# For the description of every address.
-PROBLEMS = dict.fromkeys((400, 401, 403, 404, 409, 413, 415, 422), ProblemAnswer)
 
 
 class Problem(Exception):
     """An error of the door itself; `register` turns it into the answer."""
 
-    def __init__(self, status: int, code: str, detail: str) -> None:
+    def __init__(
+        self, status: int, code: str, detail: str, *, headers: Mapping[str, str] = NO_HEADERS
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.code = code
         self.detail = detail
+        self.headers = headers
 
 
-def problem(
-    status: int,
-    code: str,
-    detail: str,
-    *,
-    errors: Iterable[Wrong] = (),
-    next_step: Step | None = None,
-) -> HttpResponse:
-    """The answer: what is wrong, in a code for programs and a sentence for people."""
-    body: dict[str, Any] = {
-        "type": f"/api/v1/docs#{code}",
-        "title": TITLES.get(code, HTTPStatus(status).phrase),
-        "status": status,
-        "detail": detail,
-        "code": code,
-        "next_step": next_step or STEPS.get(code, Step.ASK_A_PERSON),
-        "errors": [
-            {"pointer": wrong.pointer, "code": wrong.code, "detail": wrong.detail}
-            for wrong in errors
-        ],
-    }
-    answer = JsonResponse(body, status=status, content_type="application/problem+json")
-    answer["Cache-Control"] = "no-store"
-    if status == HTTPStatus.UNAUTHORIZED:
-        answer["WWW-Authenticate"] = 'Bearer realm="outbox"'
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        answer["Retry-After"] = "1"
-    return answer
+@dataclass(frozen=True)
+class Said:
+    """What an error answers: what is wrong, in a code for programs and a sentence for people."""
+
+    status: int
+    code: str
+    detail: str
+    errors: Iterable[Wrong] = ()
+    next_step: Step | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "type": f"/api/v1/docs#{self.code}",
+            "title": TITLES.get(self.code, HTTPStatus(self.status).phrase),
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "next_step": self.next_step or STEPS.get(self.code, Step.ASK_A_PERSON),
+            "request_id": logs.request_id(),
+            "errors": [
+                {"pointer": wrong.pointer, "code": wrong.code, "detail": wrong.detail}
+                for wrong in self.errors
+            ],
+        }
+
+    def response(self) -> HttpResponse:
+        return JsonResponse(
+            self.document(),
+            status=self.status,
+            content_type="application/problem+json",
+            headers={"Cache-Control": "no-store", **self.headers},
+        )
+
+
+def said(error: Exception) -> Said:
+    """What this exception answers. One that nobody foresaw is our mistake, and is logged."""
+    kind = next(kind for kind in type(error).__mro__ if kind in ANSWERS)
+    return ANSWERS[kind](error)
+
+
+def register(api: NinjaAPI) -> None:
+    """Answer each exception that may leave a view."""
+    for kind in ANSWERS:
+        api.add_exception_handler(kind, _answered)
+    api.add_exception_handler(Http404, lambda request, error: not_found(request))
+
+
+def _answered(request: HttpRequest, error: Any) -> HttpResponse:
+    return said(error).response()
 
 
 def not_found(request: HttpRequest) -> HttpResponse:
     """For every address under the door that is none, and for what belongs to others."""
-    return problem(404, "not_found", f"There is nothing at {request.path} for this token.")
+    return Said(404, "not_found", f"There is nothing at {request.path} for this token.").response()
 
 
 def method_not_allowed(request: HttpRequest, answer: HttpResponseBase) -> HttpResponse:
     """The problem for ninja's own refusal of a method."""
-    said = problem(
+    allowed = answer["Allow"]
+    return Said(
         405,
         "method_not_allowed",
-        f"{request.path} takes {answer['Allow']}, not {request.method}.",
-    )
-    said["Allow"] = answer["Allow"]
-    return said
+        f"{request.path} takes {allowed}, not {request.method}.",
+        headers={"Allow": allowed},
+    ).response()
 
 
-def _of_the_door(request: HttpRequest, error: Problem) -> HttpResponse:
-    return problem(error.status, error.code, error.detail)
+def _of_the_door(error: Problem) -> Said:
+    return Said(error.status, error.code, error.detail, headers=error.headers)
 
 
-def _not_json(request: HttpRequest, error: NotJson) -> HttpResponse:
-    return problem(400, "not_json", str(error))
+def _not_json(error: NotJson) -> Said:
+    return Said(400, "not_json", str(error))
 
 
-def _wrong_fields(request: HttpRequest, error: WrongProposal) -> HttpResponse:
+def _wrong_fields(error: WrongProposal) -> Said:
     count = len(error.errors)
     said = "One field is wrong" if count == 1 else f"{count} fields are wrong"
     if count == MOST_NAMED:
         said = f"{count} fields are wrong, or more"
     detail = f"{said}, so nothing was taken in."
-    return problem(422, "wrong_fields", detail, errors=error.errors)
+    return Said(422, "wrong_fields", detail, errors=error.errors)
 
 
-def _suppressed(request: HttpRequest, error: SuppressedRecipient) -> HttpResponse:
-    return problem(422, error.code, error.words, errors=error.errors)
+def _named(error: SuppressedRecipient | BeyondAccount) -> Said:
+    return Said(422, error.code, error.words, errors=error.errors)
 
 
-def _refused(request: HttpRequest, error: Refused) -> HttpResponse:
+def _refused(error: Refused) -> Said:
     step = STEPS.get(error.code, Step.ASK_A_PERSON)
     if step is Step.FIX and error.offer != "edit":
         step = Step.DO_NOT_RESEND
-    return problem(409, error.code, error.words, next_step=step)
+    return Said(409, error.code, error.words, next_step=step)
 
 
-def _wrong_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
+def _wrong_parameters(error: ValidationError) -> Said:
     # The place begins with "query" or "path"; an index after the name says nothing more.
     errors = [Wrong(f"/{found['loc'][1]}", "parameter", found["msg"]) for found in error.errors]
-    return problem(422, "wrong_fields", "A parameter of the address is wrong.", errors=errors)
+    return Said(422, "wrong_fields", "A parameter of the address is wrong.", errors=errors)
 
 
-def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
-    return problem(
+def _unauthorized(error: AuthenticationError) -> Said:
+    return Said(
         401,
         "unauthorized",
         "Send the header Authorization: Bearer with a token that is in force; this one is missing,"
         " unknown, expired or revoked.",
+        headers={"WWW-Authenticate": 'Bearer realm="outbox"'},
     )
 
 
-def _http(request: HttpRequest, error: HttpError) -> HttpResponse:
-    return problem(error.status_code, "not_json", error.message)
+def _http(error: HttpError) -> Said:
+    return Said(error.status_code, "not_json", error.message)
 
 
-def _missing(request: HttpRequest, error: Exception) -> HttpResponse:
-    return not_found(request)
-
-
-def _busy(request: HttpRequest, error: OperationalError) -> HttpResponse:
-    log.warning("the database was busy: %s", error)
-    return problem(503, "busy", "Nothing was decided. Send the same request again in a moment.")
-
-
-def _internal(request: HttpRequest, error: Exception) -> HttpResponse:
-    log.error("%s %s failed", request.method, request.path, exc_info=error)
-    return problem(
-        500, "internal", "Something failed here. Sending the same request again is safe."
+def _busy(error: OperationalError) -> Said:
+    log.warning("the database was busy", exc_info=error)
+    return Said(
+        503,
+        "busy",
+        "Nothing was decided. Send the same request again in a moment.",
+        headers={"Retry-After": "1"},
     )
 
 
-ANSWERS: dict[type[Exception], Callable[[HttpRequest, Any], HttpResponse]] = {
+def _internal(error: Exception) -> Said:
+    log.error("request failed", exc_info=error)
+    return Said(500, "internal", "Something failed here. Sending the same request again is safe.")
+
+
+ANSWERS: dict[type[Exception], Callable[[Any], Said]] = {
     Problem: _of_the_door,
     NotJson: _not_json,
     WrongProposal: _wrong_fields,
-    SuppressedRecipient: _suppressed,
+    SuppressedRecipient: _named,
+    BeyondAccount: _named,
     Refused: _refused,
     ValidationError: _wrong_parameters,
     AuthenticationError: _unauthorized,
     HttpError: _http,
-    Http404: _missing,
     OperationalError: _busy,
     Exception: _internal,
 }
-
-
-def register(api: NinjaAPI) -> None:
-    """Answer each exception that may leave a view."""
-    for kind, said in ANSWERS.items():
-        api.add_exception_handler(kind, said)

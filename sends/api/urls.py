@@ -10,7 +10,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
-from sends.api import intents, problems, runs
+from sends.api import batches, intents, problems, runs, simulations
 from sends.api.reference import reference
 
 api = NinjaAPI(
@@ -23,6 +23,8 @@ api = NinjaAPI(
     urls_namespace="api",
 )
 api.add_router("", intents.router)
+api.add_router("", batches.router)
+api.add_router("", simulations.router)
 api.add_router("", runs.router)
 problems.register(api)
 

@@ -10,24 +10,20 @@ from sends.lifecycle.refusals import (
     Refused,
     VersionChanged,
 )
+from sends.lifecycle.runs import open_run
 from sends.lifecycle.transitions import lock_action
 from sends.lifecycle.versions import (
     Terms,
     create_action,
     create_version,
-    refuse_ended,
     terms_of,
 )
 from sends.models import (
     Action,
     Agent,
     Payload,
-    Policy,
-    Run,
     Sender,
     SendIntent,
-    Switch,
-    SwitchKind,
     database_now,
 )
 from sends.rules.addresses import normal
@@ -240,7 +236,7 @@ def _taken(proposal: Proposal, agent: Agent, now: datetime) -> Taken:
     terms = _terms(proposal)
     _refuse_too_late(terms, now)
     sender = _sender(proposal, agent.tenant_id, agent.sender)
-    run = _open_run(proposal.run, agent, now) if proposal.run is not None else None
+    run = open_run(proposal.run, agent=agent, now=now).run if proposal.run is not None else None
     key, derived = proposal.key()
     intent = create_action(
         proposal.message(Mailbox(sender.address, sender.name)),
@@ -310,23 +306,3 @@ def _sender(proposal: Proposal, tenant_id: uuid.UUID, otherwise: Sender | None) 
             Wrong("/sender", "sender_name", "give the address alone; an admin sets the name")
         )
     return sender
-
-
-def _open_run(name: str, agent: Agent, now: datetime) -> Run:
-    """The agent's run of this name, opened where it is first mentioned; RunEnded if it is over."""
-    run = Run.objects.filter(tenant=agent.tenant_id, agent=agent, name=name).first()
-    if run is None:
-        policy = Policy.objects.get(tenant=agent.tenant_id)
-        run = Run.objects.create(
-            tenant=agent.tenant,
-            agent=agent,
-            name=name,
-            retry_limit=policy.retry_limit,
-            started_at=now,
-        )
-        Switch.objects.create(pk=run.pk, tenant=agent.tenant, kind=SwitchKind.RUN)
-    # Whoever ends the run locks its switch: they find the intent that comes now, or we their end.
-    Switch.objects.closed_among([run.pk], now)
-    run.refresh_from_db(fields=["ended_at", "end_reason"])
-    refuse_ended(run)
-    return run

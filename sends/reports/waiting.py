@@ -1,7 +1,7 @@
 """Why an intent has not been sent yet: one sentence and a time, the same for people and agents."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -59,12 +59,20 @@ def _undecided(intent: SendIntent) -> Waiting:
     return Waiting("Waits for two people to approve it.", intent.decide_by)
 
 
+def stops_of(intent: SendIntent, now: datetime) -> list[Waiting]:
+    """Everything that keeps it from going out now, whether it is approved or not."""
+    return list(_stops(intent, {switch.pk: switch for switch in Switch.objects.off(now)}))
+
+
 def _held(intent: SendIntent, off: dict[uuid.UUID, Switch]) -> Waiting | None:
+    return next(_stops(intent, off), None)
+
+
+def _stops(intent: SendIntent, off: dict[uuid.UUID, Switch]) -> Iterator[Waiting]:
     holds = holds_in(intent.holds)
-    if Hold.CANCEL_ASKED in holds and intent.in_doubt:
-        return Waiting(Hold.CANCEL_ASKED.label)
-    if holds:
-        return Waiting(holds[0].label)
+    if intent.in_doubt:
+        holds.sort(key=lambda hold: hold is not Hold.CANCEL_ASKED)
+    yield from (Waiting(hold.label) for hold in holds)
     everything = next((s for s in off.values() if s.kind == SwitchKind.INSTALLATION), None)
     for switch in (
         everything,
@@ -74,8 +82,7 @@ def _held(intent: SendIntent, off: dict[uuid.UUID, Switch]) -> Waiting | None:
         off.get(intent.run_id) if intent.run_id else None,
     ):
         if switch is not None:
-            return _stopped(intent, switch)
-    return None
+            yield _stopped(intent, switch)
 
 
 def _stopped(intent: SendIntent, switch: Switch) -> Waiting:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_core import PydanticCustomError
@@ -208,6 +208,15 @@ class Withdrawal(Fields):
     reason: Reason = Field("", description="Why. People read it.")
 
 
+class NamedRun(Fields):
+    """A run, by the name that its agent gives it."""
+
+    name: Label = Field(description="Your name for this execution, as in `run` of a message.")
+
+
+OneOf = TypeVar("OneOf", bound=Fields)
+
+
 # The whole proposal
 
 
@@ -244,18 +253,18 @@ def parse(
     return proposal
 
 
-def parse_withdrawal(document: Any) -> Withdrawal:
-    """The withdrawal in a document, or WrongProposal with all that is wrong."""
+def parse_as(model: type[OneOf], document: Any) -> OneOf:
+    """A smaller document as `model` says it is written, or WrongProposal with all that is wrong."""
     wrong = list(islice(_unstorable(document), MOST_NAMED))
     given = _without_nulls(document)
     try:
-        withdrawal = Withdrawal.model_validate(given)
+        read = model.model_validate(given)
     except ValidationError as error:
-        wrong += [_wrong(found, given, Withdrawal) for found in error.errors()[:MOST_NAMED]]
-        withdrawal = None
-    if withdrawal is None or wrong:
+        wrong += [_wrong(found, given, model) for found in error.errors()[:MOST_NAMED]]
+        read = None
+    if read is None or wrong:
         raise WrongProposal(*_one_each(wrong))
-    return withdrawal
+    return read
 
 
 def _without_nulls(document: Any) -> Any:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-MAX_BODY_BYTES = 2_500_000  # of the whole request
 MAX_DEPTH = 32
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.test import Client
 
+from sends.api.problems import ProblemAnswer
 from tests.factories import make_agent_at, make_token
 
 MESSAGE: dict[str, Any] = {
@@ -54,7 +55,7 @@ def problem(answer: Any, status: int, code: str) -> dict[str, Any]:
     assert answer.status_code == status, answer.content
     assert answer["Content-Type"] == "application/problem+json"
     body: dict[str, Any] = answer.json()
-    assert set(body) == {"type", "title", "status", "detail", "code", "next_step", "errors"}
+    assert set(body) == set(ProblemAnswer.model_fields)
     assert (body["status"], body["code"]) == (status, code)
     assert body["title"]
     assert body["detail"]
