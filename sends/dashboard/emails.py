@@ -7,10 +7,11 @@ from functools import cached_property
 from django.db.models import Exists, OuterRef
 
 from sends.models import Approval, Delivery, Payload, SendIntent, Suppression, Verdict
-from sends.rules.addresses import domain_of
+from sends.rules.addresses import domain_of, in_letters
 from sends.rules.differences import Part, compare, written
+from sends.rules.lookalikes import why_mistaken
 from sends.rules.markup import Link, links_in, remote_images_in
-from sends.rules.payloads import Frozen, Message, thaw
+from sends.rules.payloads import Frozen, Mailbox, Message, thaw
 
 MANY = 5  # recipients, beyond which a person should look twice
 TABS = {"html": "HTML", "text": "Plain text", "changes": "Changes", "headers": "Headers"}
@@ -65,7 +66,7 @@ class Email:
             ("Bcc", message.bcc),
             ("Reply-To", message.reply_to),
         )
-        return [(label, [written(box) for box in boxes]) for label, boxes in lines if boxes]
+        return [(label, [_in_both_forms(box) for box in boxes]) for label, boxes in lines if boxes]
 
     @property
     def headers(self) -> list[tuple[str, str]]:
@@ -161,7 +162,7 @@ class Email:
 
     def checks(self) -> list[Check]:
         """What is true now and worth a look. Whether it may be approved is asked again then."""
-        return [*self._about_recipients(), *self._about_links()]
+        return [*self._about_recipients(), *self._about_domains(), *self._about_links()]
 
     def _about_recipients(self) -> Iterator[Check]:
         sent_before = Delivery.objects.filter(
@@ -186,6 +187,14 @@ class Email:
         if len(recipients) > MANY:
             yield Check("wait", f"{len(recipients)} recipients", "Each of them gets this email.")
 
+    def _about_domains(self) -> Iterator[Check]:
+        """Those of recipients, of answers and of links that could be mistaken for others."""
+        boxes = (*self.message.recipients, *self.message.reply_to) if self.message else ()
+        places = [box.address for box in boxes] + [link.host for link in self.links]
+        for domain in dict.fromkeys(map(domain_of, places)):
+            if why := why_mistaken(domain):
+                yield Check("wait", "A domain may be mistaken for another", f"{domain}: {why}.")
+
     def _about_links(self) -> Iterator[Check]:
         hosts = list(dict.fromkeys(link.host.lower() for link in self.links if link.leaves))
         if hosts:
@@ -198,6 +207,12 @@ class Email:
                     "A link shows another address",
                     f"It says {link.shows_another} and goes to {link.host}.",
                 )
+
+
+def _in_both_forms(box: Mailbox) -> str:
+    """As people write it, and where its domain is not in ASCII in its letters too."""
+    letters = in_letters(box.address)
+    return f"{written(box)} ({letters})" if letters else written(box)
 
 
 def _some(words: list[str]) -> str:

@@ -10,6 +10,7 @@ from django.utils import dateformat, timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
+from sends.rules.addresses import in_letters
 from sends.rules.letters import letters_of
 from sends.rules.statuses import DELIVERY_SENTENCES, SENTENCES, DeliveryState, Status
 
@@ -143,6 +144,13 @@ def visible(text: object) -> SafeString:
 
 
 ODD = (mark_safe('<span class="odd">'), mark_safe("</span>"))
+
+
+@register.filter
+def in_both_forms(address: str) -> SafeString:
+    """An address as it is sent; beside it the letters of its domain, if they are others."""
+    letters = in_letters(address)
+    return visible(f"{address} ({letters})" if letters else address)
 
 
 @register.filter
