@@ -12,12 +12,13 @@ from allauth.mfa.models import Authenticator
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render, resolve_url
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 
 from sends import logs
-from sends.dashboard.requests import go_to, page_of, wants_fragment
+from sends.dashboard.requests import go_to, htmx_of, page_of, wants_fragment
+from sends.dashboard.tenancy import named_tenant, within
 from sends.models import Membership, Person, Role, Tenant
 
 View = Callable[..., HttpResponse]
@@ -108,6 +109,10 @@ def _answer(
             request, f"{resolve_url('account_login')}?{urlencode({'next': page_of(request)})}"
         )
     membership = membership_of(request)
+    if membership is None and named_tenant(request):
+        raise Http404
+    if membership is not None and not named_tenant(request) and _is_page_of_many(request):
+        return HttpResponseRedirect(within(membership.tenant.slug, request))
     if membership is not None and _lacks_second_factor(membership):
         messages.warning(request, f"{membership.tenant} asks you for a second factor. Add one.")
         return go_to(request, resolve_url("mfa_index"))
@@ -125,22 +130,41 @@ def _go_and_come_back(request: HttpRequest, address: str) -> HttpResponse:
 
 
 def membership_of(request: HttpRequest) -> Membership | None:
-    """The role in which this request acts; None for who is not signed in or has no role.
+    """The role in which this request acts; None for who is not signed in or has no role there.
 
-    Who belongs to several tenants acts in the one joined first. Asked once a request.
+    Where the address names no tenant, it is the one joined first.
     """
-    if not hasattr(request, "_membership"):
-        found = None
+    slug = named_tenant(request)
+    for membership in _memberships(request):
+        if slug in ("", membership.tenant.slug):
+            logs.about(tenant=membership.tenant_id)
+            return membership
+    return None
+
+
+def tenants_of(request: HttpRequest) -> list[Tenant]:
+    """Those that a person may choose from: none for who belongs to one alone."""
+    tenants = [membership.tenant for membership in _memberships(request)]
+    return tenants if len(tenants) > 1 else []
+
+
+def _memberships(request: HttpRequest) -> list[Membership]:
+    """All of the person who asks, in the order of joining. Asked once a request."""
+    if not hasattr(request, "_memberships"):
+        found: list[Membership] = []
         if request.user.is_authenticated:
-            person = request.user
-            members = with_second_factor(person.memberships.select_related("tenant__policy"))
-            found = members.order_by("id").first()
-            logs.about(person=person.pk)
-            if found is not None:
-                found.person = person
-                logs.about(tenant=found.tenant_id)
-        request._membership = found  # type: ignore[attr-defined]
-    return cast("Membership | None", getattr(request, "_membership", None))
+            logs.about(person=request.user.pk)
+            members = with_second_factor(request.user.memberships.order_by("id"))
+            found = list(members.select_related("tenant__policy"))
+            for membership in found:
+                membership.person = request.user
+        request._memberships = found  # type: ignore[attr-defined]
+    return cast("list[Membership]", getattr(request, "_memberships", []))
+
+
+def _is_page_of_many(request: HttpRequest) -> bool:
+    """Whether the address has to say which tenant it is about."""
+    return request.method == "GET" and not htmx_of(request) and bool(tenants_of(request))
 
 
 def _lacks_second_factor(membership: Membership) -> bool:

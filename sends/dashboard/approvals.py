@@ -18,7 +18,7 @@ from sends.dashboard.conflicts import Note, note_of
 from sends.dashboard.emails import Email
 from sends.dashboard.forms import Deciding
 from sends.dashboard.inbox import VIEWS, Filters, Inbox, gone_among
-from sends.dashboard.requests import htmx_of, number_in, page_of, wants_fragment
+from sends.dashboard.requests import htmx_of, number_in, page_of, room_of, wants_fragment
 from sends.dashboard.story import story_of
 from sends.dashboard.timeline import Entry, timeline_of
 from sends.dashboard.undoing import undo_of
@@ -508,7 +508,7 @@ def _in_a_sentence(intent: SendIntent, status: Status, now: datetime) -> str:
 
 def _number_in(address: str) -> int | None:
     """The email that a page of this room has open: 48213 of /approvals/48213/."""
-    parts = address.partition("?")[0].strip("/").split("/")
+    parts = room_of(address).partition("?")[0].strip("/").split("/")
     return number_in(parts[1]) if len(parts) == 2 and parts[0] == "approvals" else None
 
 

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from sends.dashboard import approvals, messages, uncertain
 from sends.dashboard.access import MemberRequest, for_role
-from sends.dashboard.requests import page_of
+from sends.dashboard.requests import page_of, room_of
 from sends.dashboard.shell import Shell
 from sends.models import Role, database_now
 from sends.rules.keys import sha256
@@ -45,7 +45,7 @@ def _changes(request: MemberRequest) -> HttpResponse:
     """
     now = database_now()
     page = page_of(request)
-    context = {"now": now, "shell": Shell(request.membership, page)}
+    context = {"now": now, "shell": Shell(request.membership, room_of(page))}
     said = [
         *(render_to_string(f"sends/live/{part}.html", context, request) for part in PARTS),
         _rows(request, page, now),
@@ -65,7 +65,7 @@ PARTS = ("_counts", "_sending", "_banners")
 
 
 def _rows(request: MemberRequest, page: str, now: datetime) -> str:
-    room = urlsplit(page).path.strip("/").partition("/")[0]
+    room = urlsplit(room_of(page)).path.strip("/").partition("/")[0]
     rows = ROOMS.get(room)
     ids = ids_in(request.GET.get("ids", ""))
     return rows(request, ids, page, now) if rows else ""

@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.urls import path, reverse
+from django.urls import get_script_prefix, path, reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from sends.dashboard import charts
@@ -254,7 +254,7 @@ class _Page:
     @property
     def back_url(self) -> str:
         back = back_url(self.request)
-        return self.url if back in ("/", self.request.path) else back
+        return self.url if back in (get_script_prefix(), self.request.path) else back
 
     @property
     def was_ended_by_me(self) -> bool:

@@ -1,6 +1,6 @@
 """What the frame around every page shows: who, where, how much waits, whether mail goes out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from sends.conf import conf
-from sends.dashboard.access import membership_of
+from sends.dashboard.access import membership_of, tenants_of
 from sends.models import (
     Account,
     Anomaly,
@@ -42,7 +42,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
 
 def shell_of(request: HttpRequest) -> "Shell | None":
     membership = membership_of(request) if hasattr(request, "user") else None
-    return Shell(membership, request.path_info) if membership else None
+    return Shell(membership, request.path_info, tenants_of(request)) if membership else None
 
 
 class Counts(NamedTuple):
@@ -68,6 +68,7 @@ class Closed:
 class Shell:
     membership: Membership
     path: str
+    tenants: Sequence[Tenant] = ()  # of this person; nothing to choose from where it is one
 
     @cached_property
     def now(self) -> datetime:

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from django.contrib.auth.hashers import MD5PasswordHasher
 from django.core import mail
 from django.core.cache import cache
 from django_q.models import OrmQ
@@ -36,8 +37,6 @@ def test_an_unknown_address_and_a_wrong_password_get_the_same_page(client, perso
 
 def test_an_unknown_address_costs_as_many_hashes_as_a_wrong_password(client, person, monkeypatch):
     hashed = []
-    from django.contrib.auth.hashers import MD5PasswordHasher
-
     encode = MD5PasswordHasher.encode
     monkeypatch.setattr(
         MD5PasswordHasher, "encode", lambda *args: hashed.append(1) or encode(*args)
