@@ -234,9 +234,13 @@ def _restore_at(made_at: datetime | None) -> Restore:
     now, restore = database_now(), open_restore()
     if restore is None:
         if made_at is None:
+            last = Restore.objects.order_by("settled_at").last()
+            looked_after = (
+                f" since the one looked after at {moment(last.settled_at)}" if last else ""
+            )
             raise NotPossible(
-                "No restore was noticed that nobody has looked after. If this database was put"
-                " back all the same, say when it was copied: --backup-made-at 2026-11-30T22:00Z"
+                f"No restore was noticed{looked_after}. If this database was put back all the same,"
+                " say when it was copied: --backup-made-at 2026-11-30T22:00Z"
             )
         restore = Restore(kind=RestoreKind.DECLARED, made_at=made_at, noticed_at=now)
     earliest = restore.made_at

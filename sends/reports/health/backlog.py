@@ -9,6 +9,7 @@ from sends.models import (
     Anomaly,
     EventState,
     ProviderEvent,
+    Restore,
     SendIntent,
     Switch,
     SwitchKind,
@@ -22,7 +23,10 @@ ABOVE = (SwitchKind.INSTALLATION, SwitchKind.TENANT, SwitchKind.ACCOUNT, SwitchK
 
 
 def paused() -> Iterator[Finding]:
+    is_restored = Restore.objects.filter(settled_at=None).exists()  # a finding of its own
     for switch in Switch.objects.filter(~Q(causes=0), kind__in=ABOVE).select_related("tenant"):
+        if switch.kind == SwitchKind.INSTALLATION and is_restored:
+            continue
         of = f" of {switch.tenant}" if switch.tenant else ""
         reason = switch.pause_reason or switch.block_reason
         what = "All sending" if switch.kind == SwitchKind.INSTALLATION else f"A {switch.kind}{of}"
