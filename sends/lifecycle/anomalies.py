@@ -74,7 +74,7 @@ def close_anomaly(
             actor=person,
             verb="close_anomaly",
             reason=reason,
-            facts={"anomaly": str(anomaly.pk), "kind": anomaly.kind, "detail": anomaly.detail},
+            facts={"anomaly": str(anomaly.pk), "kind": anomaly.kind},
             now=now,
         )
     return anomaly
