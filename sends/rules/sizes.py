@@ -1,50 +1,39 @@
-"""How large an email becomes when it is encoded: what accounts limit, before anything is sent."""
+"""How large an email becomes when it is encoded: what accounts limit, known before it is sent."""
 
-from sends.rules.payloads import Attachment, Mailbox, Message
+from sends.rules.payloads import Message
 
 LINE = 76  # of base64 (RFC 2045, 6.8), before its line end
 HEAD = 1024  # what we and a provider add by ourselves: Date, Message-ID, Received, DKIM …
-PART = 256  # a part's boundary and its fields, besides the names in them
+PART = 256  # a part's boundary and fields, besides the names in them
+FOLDED = 5  # bytes to which one of a name or a header may grow: encoded, cut up and folded
 
 
 def encoded_bytes(message: Message) -> int:
-    """At most so many bytes the email has as MIME, envelope and signatures aside.
+    """At most so many bytes the email has as MIME, a little above what it really has.
 
-    Every part counts as base64, and every text as percent signs or encoded words would make it.
-    Providers whose requests are JSON count in the same way, or less strictly.
+    Every part counts as base64, whose share an attachment of any size has.
     """
-    texts = [body.encode("utf-8") for body in (message.text, message.html) if body is not None]
-    return (
-        HEAD
-        + _heads(message)
-        + sum(PART + base64_bytes(len(body)) for body in texts)
-        + sum(_attached(one) for one in message.attachments)
-    )
+    bodies = [body for body in (message.text, message.html) if body is not None]
+    sizes = [len(body.encode()) + body.count("\n") for body in bodies]  # LF is sent as CR LF
+    sizes += [one.size for one in message.attachments]
+    names = sum(len(text.encode()) for text in _names(message))
+    return HEAD + names * FOLDED + sum(PART + _base64(size) for size in sizes)
 
 
-def base64_bytes(size: int) -> int:
-    """So many bytes in base64, its lines ended by CR LF."""
+def _base64(size: int) -> int:
     encoded = (size + 2) // 3 * 4
     return encoded + (encoded + LINE - 1) // LINE * 2
 
 
-def _heads(message: Message) -> int:
+def _names(message: Message) -> list[str]:
+    """All that is written into the heads of the message and of its parts."""
     boxes = (message.sender, *message.to, *message.cc, *message.reply_to)
-    fields = [("Subject", message.subject), *message.headers]
-    fields += [("In-Reply-To", message.in_reply_to), ("References", " ".join(message.references))]
-    return sum(map(_mailbox, boxes)) + sum(len(name) + _line(value) for name, value in fields)
-
-
-def _mailbox(box: Mailbox) -> int:
-    return _line(box.name) + _line(box.address)
-
-
-def _attached(attachment: Attachment) -> int:
-    # The name stands twice, in Content-Type and in Content-Disposition.
-    named = 2 * _line(attachment.filename) + _line(attachment.content_type)
-    return PART + named + _line(attachment.content_id) + base64_bytes(attachment.size)
-
-
-def _line(*values: str) -> int:
-    """Each byte as three (RFC 2231), folded."""
-    return sum(4 + (3 if not value.isascii() else 1) * len(value.encode()) for value in values)
+    return [
+        *(f"{box.name}<{box.address}>, " for box in boxes),
+        *(f"{name}: {value}" for name, value in message.headers),
+        message.subject,
+        message.in_reply_to,
+        *message.references,
+        # The name stands twice, in Content-Type and in Content-Disposition.
+        *(f"{one.filename * 2}{one.content_type}{one.content_id}" for one in message.attachments),
+    ]

@@ -1,16 +1,23 @@
 """Promise 3: the bytes on the wire are those whose digest a person approved."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
+from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
 
 from sends.lifecycle import editing, refusals, review, worker
-from sends.models import Anomaly, AnomalyKind, Payload, Role, SendIntent, triggers
+from sends.lifecycle.intake import propose
+from sends.models import Anomaly, AnomalyKind, Payload, Role, SendIntent, new_id, triggers
 from sends.rules.payloads import Message, thaw
+from sends.rules.proposals import WrongProposal, parse
 from sends.rules.statuses import Status
 from tests.factories import make_person
 from tests.lifecycle.races import at_once
@@ -48,6 +55,47 @@ def test_what_arrives_is_what_was_approved(stage: Stage) -> None:
         intent.deliveries.values_list("address", flat=True)
     )
     stage.witness.ends(S.SUBMITTED)
+
+
+LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc"], exclude_characters="/\\")
+ATTACHED = st.fixed_dictionaries(
+    {
+        "filename": st.text(LETTERS, min_size=1, max_size=60),
+        "content_type": st.sampled_from(("application/pdf", "text/plain; charset=utf-8", "a/b+c")),
+        "content_base64": st.binary(max_size=2000).map(lambda data: b64encode(data).decode()),
+        "inline": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(ATTACHED, min_size=1, max_size=4))
+def test_attachments_arrive_byte_for_byte(stage: Stage, files: list[dict[str, Any]]) -> None:
+    """Case D12: each by its name, in its order, also the empty ones and the odd names."""
+    for number, file in enumerate(files):
+        file["content_id"] = f"part-{number}@example.com"
+    said = {"action_key": new_id().hex, "to": ["delivered@example.org"], "html": "<p>Hello"}
+    try:
+        proposal = parse(said | {"attachments": files})
+    except WrongProposal:
+        reject()  # a name that is refused never gets here
+
+    intent = propose(proposal, agent=stage.agent).intent
+    review.approve(intent.pk, person=stage.approver, digest=intent.digest)
+    stage.work()
+
+    assert stage.sandbox.journal()[-1]["attachments"] == [
+        {
+            "filename": file["filename"],
+            "content_type": file["content_type"],
+            "content_id": file["content_id"],
+            "disposition": "inline" if file["inline"] else "attachment",
+            "size": len(data),
+            "sha256": sha256(data).hexdigest(),
+        }
+        for file in files
+        for data in [b64decode(file["content_base64"])]
+    ]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ def message(word: str = "ann", **fields: Any) -> dict[str, Any]:
     }
 
 
+RECEIPT = {"filename": "receipt.pdf", "content_type": "application/pdf", "content": "JVBERg=="}
+
+
 def post(
     sandbox: Sandbox,
     body: dict[str, Any] | bytes,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sandboxes import Sandbox
 
-from .asking import fresh_key, message, post
+from .asking import RECEIPT, fresh_key, message, post
 from .conftest import StartSandbox
 
 
@@ -140,6 +140,12 @@ def test_a_token_of_another_kind_is_turned_away(sandbox: Sandbox, token: str) ->
         (message(cc=["ann@example.org"]), 422, "cc"),
         (message(to=[]), 422, "to"),
         (message(colour="red"), 422, "colour"),
+        (message(attachments={}), 422, "attachments"),
+        (message(attachments=[{}]), 422, "filename"),
+        (message(attachments=[RECEIPT | {"colour": "red"}]), 422, "colour"),
+        (message(attachments=[RECEIPT | {"content": "JVBERg="}]), 422, "base64"),
+        (message(attachments=[RECEIPT | {"disposition": "form-data"}]), 422, "disposition"),
+        (message(attachments=[RECEIPT | {"content_id": 7}]), 422, "attachment"),
         (message(headers={"X-A": 1}), 422, "headers"),
         ({"to": [{"address": "ann@example.org"}]}, 422, "from"),
     ],

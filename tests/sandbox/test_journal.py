@@ -15,7 +15,7 @@ import pytest
 from sends.sandbox.journal import Journal
 from tests.sandboxes import Sandbox
 
-from .asking import fresh_key, get, message, post
+from .asking import RECEIPT, fresh_key, get, message, post
 from .conftest import StartSandbox
 
 
@@ -84,6 +84,23 @@ def test_the_journal_keeps_what_was_accepted(sandbox: Sandbox) -> None:
     assert (row["tag"], row["message_id"], row["subject"]) == (key, "<m@example.com>", "Your order")
     assert (request["outcome"], request["status"], request["bytes"]) == ("accepted", 201, len(raw))
     assert before < request["received_mono"] < time.monotonic()
+
+
+def test_the_journal_keeps_what_attachments_were_but_not_their_bytes(sandbox: Sandbox) -> None:
+    key = fresh_key()
+    logo = RECEIPT | {"disposition": "inline", "content_id": "logo", "content": ""}
+    assert post(sandbox, message(attachments=[RECEIPT, logo]), key=key).how == 201
+
+    (row,) = [row for row in sandbox.journal() if row["key"] == key]
+    common = {"filename": "receipt.pdf", "content_type": "application/pdf"}
+    assert row["attachments"] == [
+        common
+        | {"disposition": "attachment", "content_id": None}
+        | {"size": 4, "sha256": sha256(b"%PDF").hexdigest()},
+        common
+        | {"disposition": "inline", "content_id": "logo"}
+        | {"size": 0, "sha256": sha256(b"").hexdigest()},
+    ]
 
 
 def test_pages_of_the_journal_follow_one_another(start: StartSandbox) -> None:
