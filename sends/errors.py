@@ -1,6 +1,6 @@
 """What is answered where no door could: a page for people, a problem (RFC 9457) for programs.
 
-Nothing here asks the database: it may be what fails.
+What is said about a fault asks no database: that may be what fails.
 """
 
 import logging
@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
 from django.template import loader
 from django.utils.http import url_has_allowed_host_and_scheme
 
@@ -28,6 +29,14 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
         words = "It does not answer to the name you asked for: see OUTBOX_URL and its log."
         return _answer(request, 400, "This is another installation's name", words)
     return _answer(request, 400, "That was no request", f"{NOTHING} Go back and do it again.")
+
+
+def form_refused(request: HttpRequest, reason: str) -> HttpResponse:
+    """For a form without its token, or from another site; `reason` is Django's, for the log."""
+    logger.warning("form refused", extra={"error": reason})
+    fragment = "HX-Request" in request.headers
+    page = "sends/parts/_too_old.html" if fragment else "403_csrf.html"
+    return render(request, page, status=403)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -130,6 +130,22 @@ def test_a_form_without_its_token_decides_nothing_and_says_so() -> None:
 
 
 @pytest.mark.django_db
+def test_htmx_gets_a_note_instead_of_a_page_for_a_form_without_its_token(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(make_person(make_tenant()))
+
+    note = client.post("/messages/1/approve/", headers={"HX-Request": "true"})
+
+    assert note.status_code == 403
+    assert "Nothing was decided" in note.text
+    assert "<html" not in note.text
+    refused = next(r for r in caplog.records if r.getMessage() == "form refused")
+    assert "CSRF cookie" in vars(refused)["error"]
+
+
+@pytest.mark.django_db
 def test_an_exception_in_a_view_is_one_line_with_its_place_and_the_line_of_the_request(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -233,10 +233,17 @@
     busy.set(detail.xhr, () => { words.textContent = before; });
   });
 
+  const noteLost = (isLost, xhr) => {
+    const id = isLost && xhr.getResponseHeader("X-Request-ID");
+    one("#lost code").textContent = id || "";
+    one("#lost [data-quote]").hidden = !id;
+    one("#lost").hidden = !isLost;
+  };
+
   on("htmx:afterRequest", ({ detail }) => {
     busy.get(detail.xhr)?.();
     if (isLive(detail)) noteAnswer(detail.successful);
-    else one("#lost").hidden = detail.successful || [403, 409, 422, 429].includes(detail.xhr.status);
+    else noteLost(!detail.successful && ![403, 409, 422, 429].includes(detail.xhr.status), detail.xhr);
   });
 
   on("htmx:afterSettle", ({ detail }) => {
