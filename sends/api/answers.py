@@ -15,6 +15,7 @@ from sends.lifecycle.simulation import Simulated
 from sends.models import Attempt, Delivery, Evidence, Run, SendIntent, Switch, Verdict
 from sends.reports.waiting import Waiting
 from sends.rules.next_steps import Step, next_step
+from sends.rules.payloads import thaw
 from sends.rules.proposals import Proposal
 from sends.rules.statuses import Status
 
@@ -62,7 +63,9 @@ class Answer(Short):
 
 class Page(Schema):
     items: list[Short]
+    more: bool
     next_cursor: str | None
+    next_since: str
 
 
 class WhyNotYet(Schema):
@@ -110,6 +113,17 @@ class EvidenceAnswer(Schema):
     found_at: datetime
 
 
+class AttachmentAnswer(Schema):
+    """A file as the email names it; `sha256` tells whether its bytes arrived as they were."""
+
+    filename: str
+    content_type: str
+    size: int
+    sha256: str
+    content_id: str
+    inline: bool
+
+
 class Whole(Short):
     """Everything an agent may know about one intent."""
 
@@ -134,6 +148,7 @@ class Whole(Short):
     attempts: list[AttemptAnswer]
     deliveries: list[DeliveryAnswer]
     evidence: list[EvidenceAnswer]
+    attachments: list[AttachmentAnswer]
     metadata: dict[str, Any]
 
 
@@ -345,6 +360,7 @@ def whole(intent: SendIntent, *, waiting: Waiting | None) -> dict[str, Any]:
         "attempts": [_attempt(one) for one in intent.attempts.all()],
         "deliveries": [_delivery(one) for one in intent.deliveries.all()],
         "evidence": [_evidence(one) for one in intent.evidence.all()],
+        "attachments": thaw(bytes(payload.body)).message.attachments if payload is not None else (),
         "metadata": json.loads(bytes(payload.metadata)) if payload is not None else {},
     }
 

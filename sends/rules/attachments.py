@@ -92,6 +92,13 @@ Content = Annotated[
 ]
 
 
+EXAMPLE = {
+    "filename": "receipt.pdf",
+    "content_type": "application/pdf",
+    "content_base64": "JVBERi0xLjcK",
+}
+
+
 class Attached(Fields):
     """A file with its bytes."""
 

@@ -1,5 +1,6 @@
 """A proposal as an agent may write it: read strictly, with every wrong field named at once."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +11,7 @@ from pydantic import Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from sends.rules.addresses import normal
-from sends.rules.attachments import Attached, Attachments
+from sends.rules.attachments import EXAMPLE, Attached, Attachments
 from sends.rules.fields import (
     LONE_SURROGATE,
     ActionKey,
@@ -109,8 +110,10 @@ class Proposal(Fields):
     )
     attachments: Attachments | None = Field(
         None,
-        description="Files, in their order. Left out of a new version, those of the version it "
-        "replaces stay; an empty list takes them off.",
+        description=f"Files, in their order: `{json.dumps(EXAMPLE)}`; with `content_id` and "
+        "`inline` those that `html` shows by `cid:`. Left out of a new version, those of the "
+        "version it replaces stay; an empty list takes them off.",
+        examples=[[EXAMPLE]],
     )
     reason: Reason = Field("", description="Why you write this. The approver reads it.")
     not_before: Moment | None = Field(
