@@ -106,7 +106,7 @@ def test_a_second_request_ends_everything_at_once(started: Started) -> None:
     started.start("worker", DEAF)
     began = time.monotonic()
     assert not started.group.stop(60, hurried=lambda: True)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert [process.exit_code for process in started.group.processes] == [-9, -9]
 
 

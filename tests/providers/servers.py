@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 
 Script = Callable[["Peer"], object]
@@ -57,11 +57,13 @@ class Peer:
             self.send(content)
         return request
 
-    def drip(self, content: bytes, every: float = 0.1) -> None:
-        """One byte after another, until the client has had enough."""
+    def drip(self, content: bytes, every: float = 0.1, then: Callable[[], None] = int) -> None:
+        """One byte after another, until the client has had enough; `then` after the third."""
         with contextlib.suppress(OSError):
             for place in range(len(content)):
                 self.send(content[place : place + 1])
+                if place == 2:
+                    then()
                 time.sleep(every)
 
     def reset(self) -> None:

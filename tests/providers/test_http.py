@@ -32,7 +32,12 @@ def room() -> Iterator[Http]:
     room.close()
 
 
-def post(room: Http, url: str, *, seconds: float = 5.0, **changes: Any) -> Answer:
+# Where nothing is to end in time; and what is far less than that on the busiest machine.
+LONG = 60.0
+SOON = 20.0
+
+
+def post(room: Http, url: str, *, seconds: float = LONG, **changes: Any) -> Answer:
     options: dict[str, Any] = {
         "account": "account",
         "headers": {"Content-Type": "application/json"},
@@ -192,15 +197,15 @@ def test_a_name_service_that_does_not_answer_is_left_behind(
 
     def hang(*_: Any, flags: int = 0, **__: Any) -> Any:
         if not flags & socket.AI_NUMERICHOST:
-            let_go.wait(10)
+            let_go.wait(LONG)
         raise socket.gaierror("no")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
     began = time.monotonic()
-    answer = post(room, "https://slow.test/", connect_seconds=0.3)
+    answer = post(room, "https://slow.test/", connect_seconds=1)
     let_go.set()
     assert (answer.phase, answer.error) == (Phase.CONNECTING, "dns")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
 
 
 def test_a_port_that_nobody_listens_on_is_refused(room: Http, free_port: int) -> None:
@@ -212,9 +217,9 @@ def test_a_port_that_nobody_listens_on_is_refused(room: Http, free_port: int) ->
 def test_a_host_that_does_not_answer_is_a_connect_timeout(room: Http) -> None:
     with full_queue() as port:
         began = time.monotonic()
-        answer = post(room, f"http://127.0.0.1:{port}/", connect_seconds=0.3)
+        answer = post(room, f"http://127.0.0.1:{port}/", connect_seconds=1)
     assert (answer.phase, answer.error) == (Phase.CONNECTING, "connect_timeout")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
 
 
 def test_the_next_address_of_a_host_is_tried(
@@ -301,21 +306,21 @@ def test_a_reset_in_the_middle_of_the_request(room: Http) -> None:
 
 def test_a_request_that_is_not_read_ends_at_the_deadline(room: Http) -> None:
     done = threading.Event()
-    with serving(lambda peer: done.wait(10)) as server:
+    with serving(lambda peer: done.wait(LONG)) as server:
         began = time.monotonic()
-        answer = post(room, server.url, seconds=0.4, body=b"x" * 30_000_000)
+        answer = post(room, server.url, seconds=1, body=b"x" * 30_000_000)
         done.set()
     assert (answer.phase, answer.error) == (Phase.DISPATCHED, "write_timeout")
     assert 0 < answer.bytes_sent < answer.bytes_total
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
 
 
 def test_no_answer_ends_at_the_deadline(room: Http) -> None:
     with serving(lambda peer: [peer.read_request(), peer.read_to_the_end()]) as server:
         began = time.monotonic()
-        answer = post(room, server.url, seconds=0.3)
+        answer = post(room, server.url, seconds=1)
     assert (answer.phase, answer.error) == (Phase.SENT, "deadline")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
 
 
 @pytest.mark.parametrize(
@@ -336,23 +341,25 @@ def test_single_bytes_cannot_outlive_the_deadline(
     dripped: bytes,
     phase: Phase,
     status: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The deadline passes while the answer drips in, on a clock that its sender moves."""
     tls = None
     if scheme == "https":
         certificate: Certificate = request.getfixturevalue("certificate")
         tls, room = certificate.context, Http(ca_file=certificate.path)
 
+    skipped = [0.0]
+    monkeypatch.setattr("sends.providers.http.clock", lambda: clock() + sum(skipped))
+
     def script(peer: Peer) -> None:
         peer.answer(head)
-        peer.drip(dripped)
+        peer.drip(dripped, then=lambda: skipped.append(LONG))
 
     with serving(script, tls=tls) as server:
-        began = time.monotonic()
-        answer = post(room, server.url, seconds=0.55)
-        took = time.monotonic() - began
+        answer = post(room, server.url, seconds=LONG)
     room.close()
     assert (answer.phase, answer.error, answer.status) == (phase, "deadline", status)
-    assert 0.5 < took < 5
 
 
 def test_endless_interim_answers_cannot_outlive_the_deadline(room: Http) -> None:
@@ -363,9 +370,9 @@ def test_endless_interim_answers_cannot_outlive_the_deadline(room: Http) -> None
 
     with serving(script) as server:
         began = time.monotonic()
-        answer = post(room, server.url, seconds=0.3)
+        answer = post(room, server.url, seconds=1)
     assert (answer.error, answer.status) == ("deadline", None)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON
 
 
 # -- an answer that is cut is an answer
@@ -652,6 +659,6 @@ def test_a_handshake_that_never_ends_is_over_in_time(room: Http, hello: bytes) -
 
     with serving(script) as server:
         began = time.monotonic()
-        answer = post(room, server.url.replace("http:", "https:"), connect_seconds=0.5)
+        answer = post(room, server.url.replace("http:", "https:"), connect_seconds=1)
     assert (answer.phase, answer.error) == (Phase.CONNECTING, "tls")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < SOON

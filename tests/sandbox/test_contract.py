@@ -62,7 +62,7 @@ def test_a_key_means_something_else_in_another_organisation(sandbox: Sandbox) ->
 def test_a_key_is_in_progress_until_its_first_request_is_answered(sandbox: Sandbox) -> None:
     key = fresh_key()
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(post, sandbox, message("slow"), key=key, timeout=10)
+        first = pool.submit(post, sandbox, message("slow"), key=key, timeout=20)
         sandbox.await_that(lambda one: accepted_with(one, key))
         meanwhile = post(sandbox, message("slow"), key=key)
         assert (meanwhile.how, meanwhile.code) == (409, "key_in_progress")
