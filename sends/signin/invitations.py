@@ -23,14 +23,15 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "account/invitation_over.html", status=404)
     known = Person.objects.filter(email__iexact=found.email).first()
     context: dict[str, Any] = {"invitation": found, "known": known}
-    if known is not None:
+    if known is not None or request.user.is_authenticated:
         context["is_invited"] = request.user == known
         if request.method == "POST" and context["is_invited"]:
             return _accepted(request, token, known)
         return render(request, "account/invitation.html", context)
 
-    form = Reset(request.POST or None, user=Person(email=found.email))
-    if request.method == "POST" and form.is_valid():
+    sent = request.POST if request.method == "POST" else None
+    form = Reset(sent, user=Person(email=found.email))
+    if form.is_valid():
         return _accepted(request, token, None, form.cleaned_data["password1"])
     context["form"] = form
     return render(request, "account/invitation.html", context, status=422 if form.errors else 200)

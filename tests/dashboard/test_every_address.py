@@ -9,10 +9,12 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from sends.lifecycle.anomalies import open_anomaly
+from sends.lifecycle.people import invite
 from sends.models import AnomalyKind, Role, Tenant, database_now
 from sends.reports.deadletters import grouped
 from sends.rules.statuses import Status
 from tests.factories import make_agent_at, make_intent, make_person, make_run, make_tenant
+from tests.signing_in import sign_in
 
 pytestmark = pytest.mark.django_db
 
@@ -22,6 +24,21 @@ WHO = (*Role, "nobody", "a stranger")  # the last is the admin of another tenant
 # for a viewer, an approver, an operator, an admin, for who is not signed in, and for a stranger.
 TABLE = {
     "": ("302", "405"),
+    r"^login/password/(?P<uidb36>[0-9a-f]{32})-(?P<key>[^/]+)/$": ("200", "200"),
+    "account/": ("200 200 200 200 302 200", "405 405 405 405 302 405"),
+    "account/app/": ("200 200 200 200 302 200", "200 200 200 200 302 200"),
+    "account/app/remove/": ("404 404 404 404 302 404", "404 404 404 404 302 404"),
+    "account/confirm/": ("200 200 200 200 302 200", "200 200 200 200 302 200"),
+    "account/confirm/code/": ("302", "302"),
+    "account/confirm/passkey/": ("302", "302"),
+    "account/passkeys/": ("200 200 200 200 302 200", "405 405 405 405 302 405"),
+    "account/passkeys/<int:pk>/": ("404 404 404 404 302 404", "404 404 404 404 302 404"),
+    "account/passkeys/<int:pk>/remove/": ("404 404 404 404 302 404", "404 404 404 404 302 404"),
+    "account/passkeys/add/": ("200 200 200 200 302 200", "200 200 200 200 302 200"),
+    "account/password/": ("200 200 200 200 302 200", "200 200 200 200 302 200"),
+    "account/recovery-codes/": ("404 404 404 404 302 404", "405 405 405 405 302 405"),
+    "account/recovery-codes/new/": ("200 200 200 200 302 200", "200 200 200 200 302 200"),
+    "account/sessions/": ("200 200 200 200 302 200", "302"),
     "anomalies/": ("200 200 200 200 302 200", "405"),
     "anomalies/<uuid:anomaly_id>/close/": ("405", "403 403 403 422 302 404"),
     "api/v1/": ("404", "404"),
@@ -40,8 +57,13 @@ TABLE = {
     "dead-letters/<slug:group>/reopen/": ("405", "403 403 422 422 302 422"),
     "dead-letters/<slug:group>/requeue/": ("405", "403 403 422 422 302 422"),
     "healthz": ("200", "405"),
+    "invitation/<str:token>/": ("200", "200 200 200 200 422 200"),
     "live/": ("200 200 200 200 401 200", "405"),
-    "login/": ("200", "200"),
+    "login/": ("302 302 302 302 200 302", "302 302 302 302 200 302"),
+    "login/passkey/": ("302", "302"),
+    "login/password/": ("200", "200"),
+    "login/password/asked/": ("200", "405"),
+    "login/second-factor/": ("302", "302"),
     "logout/": ("405", "302"),
     "messages/": ("200 200 200 200 302 200", "405"),
     "messages/<int:number>/": ("200 200 200 200 302 404", "405"),
@@ -54,6 +76,7 @@ TABLE = {
     "messages/<int:number>/mark-accepted/": ("405", "403 403 422 422 302 404"),
     "messages/<int:number>/mark-not-accepted/": ("405", "403 403 422 422 302 404"),
     "messages/<int:number>/replay/": ("405", "403 403 422 422 302 404"),
+    "messages/<int:number>/release/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
     "messages/<int:number>/resend/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
     "messages/<int:number>/retry-now/": ("405", "403 403 422 422 302 404"),
     "messages/<int:number>/send-back/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
@@ -69,6 +92,17 @@ TABLE = {
     "runs/<uuid:run_id>/cancel/": ("405", "403 403 422 422 302 404"),
     "runs/<uuid:run_id>/halt/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
     "runs/<uuid:run_id>/resume/": ("405", "403 403 422 422 302 404"),
+    "settings/people/": ("403 403 403 200 302 200", "405"),
+    "settings/people/<uuid:person_id>/": ("403 403 403 200 302 404", "405"),
+    "settings/people/<uuid:person_id>/new-password/": ("405", "403 403 403 200 302 404"),
+    "settings/people/<uuid:person_id>/remove/": ("405", "403 403 403 302 302 404"),
+    "settings/people/<uuid:person_id>/reset-second-factor/": ("405", "403 403 403 302 302 404"),
+    "settings/people/<uuid:person_id>/role/": ("405", "403 403 403 422 302 404"),
+    "settings/people/<uuid:person_id>/sign-out/": ("405", "403 403 403 302 302 404"),
+    "settings/people/<uuid:person_id>/switch-off/": ("405", "403 403 403 302 302 404"),
+    "settings/people/<uuid:person_id>/switch-on/": ("405", "403 403 403 302 302 404"),
+    "settings/people/invitations/<uuid:invitation_id>/revoke/": ("405", "403 403 403 302 302 404"),
+    "settings/people/invite/": ("405", "403 403 403 422 302 422"),
     "switches/<uuid:scope>/off/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
     "switches/<uuid:scope>/on/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
     "uncertain/": ("200 200 200 200 302 200", "405"),
@@ -97,14 +131,16 @@ class World(NamedTuple):
         values = self.values
         if route.startswith("uncertain/") or any(verb in route for verb in SETTLING):
             values = {**values, "number": values["uncertain_number"]}
+        if route.startswith("^"):
+            return f"/login/password/{values['person_id'].hex}-no-such-key/"
         return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: str(values[found[1]]), route)
 
     def client(self, who: Role | str, **options: Any) -> Client:
         client = Client(**options)
         if isinstance(who, Role):
-            client.force_login(make_person(self.tenant, who))
+            sign_in(client, make_person(self.tenant, who))
         elif who == "a stranger":
-            client.force_login(make_person(make_tenant(), Role.ADMIN))
+            sign_in(client, make_person(make_tenant(), Role.ADMIN))
         return client
 
 
@@ -123,6 +159,9 @@ def world():
     now = database_now()
     anomaly = open_anomaly(odd, kind=AnomalyKind.ACCEPTED_UNSENT, detail=OURS, now=now)
     (group,) = grouped(agent.tenant).groups
+    colleague = make_person(agent.tenant, Role.OPERATOR)
+    admin = make_person(agent.tenant, Role.ADMIN)
+    invited = invite("new@example.org", role=Role.VIEWER, tenant=agent.tenant, by=admin)
     values = {
         "number": waiting.action.number,
         "uncertain_number": uncertain.action.number,
@@ -134,6 +173,10 @@ def world():
         "anomaly_id": anomaly.pk,
         "intent_id": waiting.pk,
         "account": agent.sender.account.slug,
+        "person_id": colleague.pk,
+        "invitation_id": invited.invitation.pk,
+        "token": invited.link.strip("/").rpartition("/")[2],
+        "pk": 1,
     }
     return World(agent.tenant, values)
 
