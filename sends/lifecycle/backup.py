@@ -35,13 +35,13 @@ def back_up(file: Path) -> datetime:
             made_at = _dump(draft)
             os.fsync(lock.fileno())
             draft.rename(file)
-            _sync_folder(file.parent)
     except BlockingIOError:
         raise BackupFailed(f"Another backup to {file} is being written.") from None
     except (OSError, DatabaseError, sqlite3.Error, BackupFailed) as error:
         with suppress(OSError):
             draft.unlink()
-        raise BackupFailed(f"{file} was not written: {error}") from None
+        raise BackupFailed(f"{file} was not written: {_words(error)}") from None
+    _sync_folder(file.parent)
     return made_at
 
 
@@ -92,3 +92,7 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _words(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
