@@ -62,7 +62,8 @@ RFC_3339 = re.compile(
 ENCODED_WORD = re.compile(r"=\?([^?\s]+)\?([bBqQ])\?([^?\s]*)\?=")
 # Broken up by a blank or left open, it is none, but some readers take it for one.
 LIKE_ENCODED_WORD = re.compile(r"=\?[\w*-]+\?[bBqQ]\?", re.ASCII)
-BETWEEN_ENCODED_WORDS = re.compile(r"(\?=)[ \t]+(?==\?)")
+A_WORD = r"=\?[^?\s]+\?[bBqQ]\?[^?\s]*\?="
+BETWEEN_ENCODED_WORDS = re.compile(rf"({A_WORD})[ \t]+(?={A_WORD})")
 # What may not stand in a line: C0 and C1 controls, and all that some program takes for a line end.
 NOT_IN_A_LINE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 NOT_IN_A_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -314,7 +315,7 @@ def _parted(value: str) -> dict[str, str]:
     if not is_named or NOT_IN_A_LINE.search(decoded(value)):
         return {"address": value}
     try:
-        header = email_policy.header_factory("to", value)
+        header = email_policy.header_factory("to", _in_one_word(value))
     except PARSER_FAILS:
         raise NOT_ONE_MAILBOX from None
     harmless = (ObsoleteHeaderDefect, NonASCIILocalPartDefect)
@@ -328,6 +329,16 @@ def _parted(value: str) -> dict[str, str]:
     ):
         raise NOT_ONE_MAILBOX
     return {"address": address, "name": header.addresses[0].display_name}
+
+
+def _in_one_word(value: str) -> str:
+    """Each run of encoded words as one: Python's parser would put spaces between them."""
+    joined = BETWEEN_ENCODED_WORDS.sub(r"\1", value)
+    return re.sub(rf"(?:{A_WORD})+", lambda run: _encoded_word(decoded(run[0])), joined)
+
+
+def _encoded_word(text: str) -> str:
+    return f"=?utf-8?b?{base64.b64encode(text.encode()).decode()}?="
 
 
 NOT_ONE_MAILBOX = PydanticCustomError(
