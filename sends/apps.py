@@ -15,12 +15,13 @@ def drop_triggers(using: str, **kwargs: Any) -> None:
 
 
 def install_triggers(using: str, **kwargs: Any) -> None:
-    from sends.models import Installation, triggers
+    from sends.models import Installation, changes, triggers
     from sends.models.switches import Switch, SwitchKind
 
     if "sends_sendintent" not in connections[using].introspection.table_names():
         return  # migrated back to zero
     triggers.install(connections[using])
+    changes.renumber()
     installation, _ = Installation.objects.using(using).get_or_create(only=True)
     Switch.objects.using(using).get_or_create(pk=installation.pk, kind=SwitchKind.INSTALLATION)
 

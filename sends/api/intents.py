@@ -1,7 +1,7 @@
 """What agents ask for about messages: propose, change, withdraw, and see what became of them."""
 
 import uuid
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -11,7 +11,8 @@ from pydantic import AfterValidator
 
 from sends.api.answers import Answer, Page, Whole, answer, current_of, seen, short, whole
 from sends.api.auth import Bearer, agent_of
-from sends.api.pages import MOST, cursor_after, read_cursor, refuse_unknown
+from sends.api.pages import MOST, cursor_after, read_cursor, read_token, refuse_unknown, token_of
+from sends.api.problems import Problem
 from sends.api.requests import KEY, body_of, document, optional_document
 from sends.conf import conf
 from sends.lifecycle import intake
@@ -19,20 +20,19 @@ from sends.lifecycle.cancelling import withdraw
 from sends.lifecycle.intake import Taken
 from sends.models import Agent, Scope, SendIntent, database_now
 from sends.models.intents import Intents
+from sends.reports.changes import OtherDatabase, beginning, changed_since, here
 from sends.reports.waiting import why_not_yet
-from sends.rules.fields import Moment
 from sends.rules.proposals import (
     Proposal,
     Withdrawal,
+    Wrong,
+    WrongProposal,
     parse,
     parse_as,
 )
 from sends.rules.statuses import Status
 
 router = Router(tags=["intents"])
-
-# Ids sort by the clock of the machine that made them, `created_at` is the database's.
-CLOCKS_DIFFER_BY = timedelta(hours=1)
 
 
 def _without_nul(name: str) -> str:
@@ -110,34 +110,80 @@ def listed(
     status: Annotated[list[Status], Query(description="May be given several times.")] = [],  # noqa: B006
     run: Annotated[Named | None, Query(description="The name you gave it.")] = None,
     action_key: Named | None = None,
-    since: Annotated[Moment | None, Query(description="Created then or later.")] = None,
+    since: Annotated[
+        str | None,
+        Query(
+            description="`next_since` of an earlier answer; empty for all from the beginning. Then "
+            "what changed since comes, oldest change first."
+        ),
+    ] = None,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST, description="How many to a page.")] = 50,
 ) -> Any:
-    """This agent's intents, newest first, a page at a time.
+    """This agent's intents: the newest first, or, with `since`, those that changed.
 
-    `next_cursor` is null on the last page. What is created meanwhile does not shift the pages.
+    Without `since`, `next_cursor` leads from page to page and is null on the last; what is created
+    meanwhile does not shift them. To follow what happens, keep the `next_since` of the first page
+    and ask with it as `since`, each time with that of the answer before, at once while `more` is
+    true and else after a while. Nothing is missed, however late it was committed; an intent may
+    come more than once, each time as it is then.
     """
     refuse_unknown(request, PARAMETERS)
-    now = database_now()
-    intents = _of(agent_of(request)).order_by("-pk")
+    agent, now = agent_of(request), database_now()
+    intents = _of(agent)
     if status:
         intents = intents.seen_as(status, now)
     if run is not None:
         intents = intents.filter(run__name=run)
     if action_key is not None:
         intents = intents.filter(action__action_key=action_key)
-    if since is not None:
-        intents = intents.filter(created_at__gte=since, pk__gte=_lowest_id(since))
+    if since is None:
+        return _newest(intents, agent, cursor, limit)
+    if cursor is not None:
+        said = "belongs to the list; with since, take next_since from page to page"
+        raise WrongProposal(Wrong("/cursor", "two_cursors", said))
+    return _changed(intents, agent, since, limit, now)
+
+
+def _newest(intents: Intents, agent: Agent, cursor: str | None, limit: int) -> dict[str, Any]:
+    place = here(agent)
+    intents = intents.order_by("-pk")
     if cursor is not None:
         intents = intents.filter(pk__lt=read_cursor(cursor))
     page = list(intents[: limit + 1])
     shown, more = page[:limit], len(page) > limit
-    current = current_of(shown)
     return {
-        "items": [short(seen(intent, now), current=current) for intent in shown],
+        "items": _shorts(shown),
+        "more": more,
         "next_cursor": cursor_after(shown[-1].pk) if more else None,
+        "next_since": token_of(place),
     }
+
+
+def _changed(
+    intents: Intents, agent: Agent, since: str, limit: int, now: datetime
+) -> dict[str, Any]:
+    place = read_token(since) if since else beginning()
+    try:
+        found = changed_since(place, intents, agent=agent, most=limit, now=now)
+    except OtherDatabase:
+        raise Problem(
+            410,
+            "cursor_expired",
+            "The database was restored from a backup since then, and what changed is no longer "
+            "known. Read the list once more, and go on from its next_since.",
+        ) from None
+    return {
+        "items": _shorts(found.intents),
+        "more": found.more,
+        "next_cursor": None,
+        "next_since": token_of(found.place),
+    }
+
+
+def _shorts(intents: list[SendIntent]) -> list[dict[str, Any]]:
+    now, current = database_now(), current_of(intents)
+    return [short(seen(intent, now), current=current) for intent in intents]
 
 
 @router.get("/intents/{uuid:intent_id}", auth=Bearer(Scope.READ), response={200: Whole})
@@ -169,9 +215,3 @@ def _answered(taken: Taken, response: HttpResponse) -> Answered[Any]:
     said = answer(taken, database_now())
     response["Location"] = said["links"]["self"]
     return Answered(200 if taken.replayed else 201, said)
-
-
-def _lowest_id(since: datetime) -> uuid.UUID:
-    """No intent of then or later has a lower one: ids begin with 48 bits of Unix time, in ms."""
-    milliseconds = max(0, int((since.timestamp() - CLOCKS_DIFFER_BY.total_seconds()) * 1000))
-    return uuid.UUID(int=milliseconds << 80)

@@ -386,14 +386,6 @@ def test_an_agents_own_correction_overtakes_a_request_for_changes(agent: Agent, 
     assert (answer.status_code, answer.json()["version"]) == (201, 2)
 
 
-@pytest.mark.parametrize(
-    ("since", "count"), [("0001-01-01T00:00:00Z", 1), ("9999-12-31T23:59:59Z", 0)]
-)
-def test_since_may_be_any_time_there_is(api: Door, since: str, count: int) -> None:
-    api.proposed()
-    assert len(api.get("/intents", since=since).json()["items"]) == count
-
-
 # Withdrawing
 
 
@@ -570,8 +562,6 @@ def test_a_list_is_filtered(agent: Agent, api: Door) -> None:
     assert found(run="r") == [("refund:7731", 1), ("refund:7731", 2)]
     assert found(run="other") == []
     assert found(action_key="b") == [("b", 1)]
-    assert found(since=(database_now() - timedelta(hours=1)).isoformat()) == found()
-    assert found(since=(database_now() + timedelta(hours=1)).isoformat()) == []
 
 
 def test_a_replaced_version_in_a_list_points_to_the_current_one(api: Door) -> None:
@@ -600,9 +590,9 @@ def test_a_page_costs_the_same_number_of_queries_however_long(agent: Agent, api:
     [
         ({"status": "sent"}, "/status"),
         ({"since": "yesterday"}, "/since"),
-        ({"since": "2026-07-01T09:00:00"}, "/since"),
-        ({"since": "1700000000"}, "/since"),
-        ({"since": "9999-12-31T23:59:59-23:59"}, "/since"),
+        ({"since": "2026-07-01T09:00:00Z"}, "/since"),
+        ({"since": "_" * 86}, "/since"),
+        ({"since": "", "cursor": "AAAAAAAAAAAAAAAAAAAAAA"}, "/cursor"),
         ({"cursor": "x"}, "/cursor"),
         ({"cursor": "!!"}, "/cursor"),
         ({"cursor": "é"}, "/cursor"),
