@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 from django.db import ProgrammingError
@@ -37,6 +38,7 @@ def home_of(connection: BaseDatabaseWrapper) -> str:
     return _of_file(file) if file.exists() else ""
 
 
+@cache
 def filesystem_of(path: Path) -> str:
     """The type of the file system on which this path is, as "ext4"; "" where nobody says."""
     try:
