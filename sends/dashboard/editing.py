@@ -17,7 +17,7 @@ from sends.dashboard.conflicts import note_of
 from sends.dashboard.emails import Email
 from sends.dashboard.forms import Deciding
 from sends.lifecycle import editing, results
-from sends.lifecycle.obstacles import refuse_out, why_decided
+from sends.lifecycle.obstacles import refuse_out, refuse_purged, why_decided
 from sends.lifecycle.refusals import Refused
 from sends.models import Role, SendIntent, database_now
 from sends.rules.differences import compare, written
@@ -176,6 +176,7 @@ def _obstacle(intent: SendIntent) -> Refused | None:
     """Why this version cannot be replaced now; asked again, under lock, when it is saved."""
     try:
         refuse_out(intent)
+        refuse_purged(intent)
     except Refused as refused:
         return refused
     if intent.status in (Status.REJECTED, Status.CANCELLED):

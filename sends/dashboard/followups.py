@@ -15,6 +15,7 @@ from sends.dashboard.emails import Email
 from sends.dashboard.message import named_version
 from sends.dashboard.requests import go_to, wants_fragment
 from sends.lifecycle import editing, results
+from sends.lifecycle.obstacles import purged
 from sends.lifecycle.refusals import Refused
 from sends.models import Role, SendIntent, database_now
 from sends.rules.differences import written
@@ -43,7 +44,8 @@ def follow_up(request: MemberRequest, number: int) -> HttpResponse:
     intent = named_version(request, number)
     base = _begun(intent)
     if base is None:
-        return _write(request, intent, note=FORGOTTEN, status=409)
+        note = note_of(purged(intent.purged_at)) if intent.purged_at else FORGOTTEN
+        return _write(request, intent, note=note, status=409)
     if request.method != "POST":
         return _write(request, intent, FollowUp(initial=_typed(base), base=base))
     form = FollowUp(request.POST, base=base)
@@ -67,10 +69,7 @@ def follow_up(request: MemberRequest, number: int) -> HttpResponse:
 
 
 FORGOTTEN = Note(
-    "rest",
-    "no",
-    "The email is no longer stored",
-    "Its text was deleted after the time for which it is kept, so nothing can be written to it.",
+    "rest", "no", "The email is no longer stored", "Without it nothing can be written in answer."
 )
 
 

@@ -60,6 +60,7 @@ def timeline_of(story: Story) -> list[Entry]:
         *_audited(story),
         *_anomalies(story),
         *_endings(story),
+        *_deletions(story),
     ]
     return sorted(entries, key=lambda entry: entry.at)
 
@@ -343,6 +344,33 @@ def _endings(story: Story) -> Iterator[Entry]:
         yield Entry(
             Part.OTHER, version.version, version.status_at, tone, icon_name, status.label, text
         )
+
+
+def _deletions(story: Story) -> Iterator[Entry]:
+    for version in story.versions:
+        if version.purged_at is not None:
+            yield Entry(
+                Part.OTHER,
+                version.version,
+                version.purged_at,
+                "rest",
+                "minus",
+                "What it said was deleted",
+                "The time for which it is kept was over."
+                if version.purged_at != version.erased_at
+                else "",
+            )
+        if version.erased_at is not None:
+            text = "Their address is a pseudonym now."
+            yield Entry(
+                Part.OTHER,
+                version.version,
+                version.erased_at,
+                "rest",
+                "minus",
+                "A recipient was erased",
+                text,
+            )
 
 
 def _said_by(who: str, *words: str) -> str:

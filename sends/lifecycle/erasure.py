@@ -31,6 +31,7 @@ from sends.models import (
 from sends.rules.addresses import normal
 from sends.rules.statuses import Status
 
+ERASED = "(erased)"
 # Reserved for names that never exist (RFC 2606).
 NOWHERE = "erased.invalid"
 # What a person can do about an email that is not over yet.
@@ -183,7 +184,7 @@ class _Erasing:
         theirs = normal(version.first_recipient) == self.person
         SendIntent.objects.filter(pk=version.pk).update(
             erased_at=self.now,
-            subject="",
+            subject=ERASED,
             note="",
             first_recipient=self.erased.pseudonym if theirs else version.first_recipient,
             end_reason=self._without(version.end_reason),

@@ -117,6 +117,21 @@ def refuse_out(intent: SendIntent) -> None:
         )
 
 
+def refuse_purged(intent: SendIntent) -> None:
+    """Refuse where what the version said was deleted: there is nothing left to send."""
+    if intent.purged_at is not None:
+        raise purged(intent.purged_at)
+
+
+def purged(at: datetime) -> NotPossible:
+    """The refusal for all that needs what an email said, since that was deleted."""
+    return NotPossible(
+        f"What this email said was deleted at {moment(at)}. Only its history is left: nothing can "
+        "be sent or written from it.",
+        at=at,
+    )
+
+
 def why_decided(intent: SendIntent) -> Refused:
     """Who decided what, and when: the answer to whoever comes second."""
     status = Status(intent.status)

@@ -15,6 +15,7 @@ from sends.lifecycle.obstacles import (
     refuse_ended_run,
     refuse_older_version,
     refuse_out,
+    refuse_purged,
     suppressed,
     why_decided,
 )
@@ -114,6 +115,7 @@ def reopen(
         _require_dead_letter(intent, person)
         if intent.closed_at is None:
             raise AlreadyDecided("It is open.")
+        refuse_purged(intent)
         _set_closed(intent, None)
         audit.record_about(intent, actor=person, verb="reopen", reason=reason.strip(), now=now)
     return intent
@@ -238,6 +240,7 @@ def _refuse_requeue(intent: SendIntent, facts: _Facts, now: datetime) -> None:
     refuse_older_version(intent)
     if intent.status != Status.DEAD_LETTER:
         raise why_decided(intent)
+    refuse_purged(intent)
     refuse_cancel_asked(intent)
     refuse_ended_run(intent)
     if facts.other is not None:

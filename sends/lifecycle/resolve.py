@@ -14,7 +14,7 @@ from django.db import transaction
 from sends.lifecycle import audit, requeue, versions
 from sends.lifecycle.acceptance import accept, accept_late, record_evidence
 from sends.lifecycle.accounts import contract_of, facts_of
-from sends.lifecycle.obstacles import moment, refuse_suppressed
+from sends.lifecycle.obstacles import moment, refuse_purged, refuse_suppressed
 from sends.lifecycle.refusals import (
     AlreadyDecided,
     DigestDiffers,
@@ -308,6 +308,7 @@ def _refuse_replay(intent: SendIntent, now: datetime) -> None:
         raise NotPossible(hold.label)
     if intent.attempts.filter(closed_at=None).exists():
         raise InFlight("An attempt is still open; wait until it has ended.")
+    refuse_purged(intent)
     if seal(bytes(intent.payload.body)) != intent.digest or intent.approved_digest != intent.digest:
         raise DigestDiffers("The stored email is not what was approved, so it is not sent.")
     if _went_to_another_organisation(intent):

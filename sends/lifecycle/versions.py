@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from django.db.models import F
+
 from sends import logs
 from sends.conf import conf
 from sends.lifecycle import attachments
 from sends.lifecycle.accounts import contract_of
 from sends.lifecycle.anomalies import has_open_anomaly
 from sends.lifecycle.approval import approve_by_policy
+from sends.lifecycle.obstacles import refuse_purged
 from sends.lifecycle.refusals import (
     AlreadyAccepted,
     InDoubt,
@@ -228,6 +231,7 @@ def refuse_superseding(current: SendIntent, now: datetime) -> None:
             "A person rejected this message; read why, and do not send it again.",
             at=current.status_at,
         )
+    refuse_purged(current)
     if current.run is not None:
         refuse_ended(current.run)
     if current.holds & HOLD_BITS[Hold.CANCEL_ASKED]:
@@ -354,7 +358,7 @@ def _freeze(
         deadline=terms.deadline,
         request_id=logs.request_id(),
         decide_by=now + policy.decide_by,
-        holds=HOLD_BITS[Hold.ANOMALY] if has_open_anomaly(action) else 0,
+        holds=_inherited_holds(action),
         created_at=now,
         status_at=now,
     )
@@ -364,6 +368,16 @@ def _freeze(
     if not need.approvals:
         approve_by_policy(intent, rule=need.rule, now=now)
     return intent
+
+
+def _inherited_holds(action: Action) -> int:
+    """What holds a message holds its next version too: an anomaly, or a restore."""
+    if action.latest_version == 1:
+        return 0
+    anomaly, restored = HOLD_BITS[Hold.ANOMALY], HOLD_BITS[Hold.RESTORED]
+    versions = SendIntent.objects.filter(action=action)
+    is_held = versions.alias(held=F("holds").bitand(restored)).filter(held=restored).exists()
+    return (anomaly if has_open_anomaly(action) else 0) | (restored if is_held else 0)
 
 
 def _need(

@@ -128,7 +128,7 @@ def test_the_digest_the_decision_and_the_others_stay(agent: Agent) -> None:
 
     fresh = SendIntent.objects.get(pk=intent.pk)
     assert (fresh.digest, fresh.status) == (intent.digest, Status.DONE)
-    assert (fresh.subject, fresh.note) == ("", "")
+    assert (fresh.subject, fresh.note) == ("(erased)", "")
     first, second = fresh.deliveries.order_by("position")
     assert (first.address, first.normal, first.name) == (erased.pseudonym, erased.pseudonym, "")
     assert second.address == OTHER

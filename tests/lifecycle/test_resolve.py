@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import transaction
 
-from sends.lifecycle import audit, resolve
+from sends.lifecycle import audit, chain, resolve
 from sends.lifecycle.acceptance import accept
 from sends.lifecycle.refusals import (
     AlreadyDecided,
@@ -82,7 +82,7 @@ def operator(intent: SendIntent) -> Person:
 
 
 def entries(intent: SendIntent) -> list[tuple[str, str]]:
-    assert audit.verify(intent.tenant) == []
+    assert chain.check(intent.tenant).broken == ""
     return list(
         AuditEntry.objects.filter(target=audit.message_target(intent))
         .order_by("sequence")

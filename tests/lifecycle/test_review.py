@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sends.lifecycle import audit, cancelling, editing, refusals, review
+from sends.lifecycle import cancelling, chain, editing, refusals, review
 from sends.lifecycle.approval import approve_by_policy
 from sends.lifecycle.requeue import requeue
 from sends.lifecycle.transitions import move, set_hold
@@ -119,7 +119,7 @@ def test_an_approval_queues_what_the_person_saw(agent: Agent, person: Person):
     entry = AuditEntry.objects.get(tenant=agent.tenant)
     assert (entry.actor, entry.verb) == (person.email, "approve")
     assert entry.target == f"message:{intent.action.number}/v1"
-    assert audit.verify(agent.tenant) == []
+    assert chain.check(agent.tenant).broken == ""
 
 
 def test_it_waits_for_not_before(agent: Agent, person: Person):
@@ -570,7 +570,7 @@ def test_two_approvals_at_the_same_moment_are_one():
     winner = intent.approvals.get().person
     assert winner is not None
     assert refused[0].who == winner.email
-    assert audit.verify(agent.tenant) == []
+    assert chain.check(agent.tenant).broken == ""
 
 
 @pytest.mark.django_db(transaction=True)
