@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.usersessions",
+    "allauth.socialaccount",
     "sends",
 ]
 
@@ -110,8 +111,9 @@ WHITENOISE_MAX_AGE = 60  # of a file without a hash in its name; the others are 
 # Who may do what
 
 AUTH_USER_MODEL = "sends.Person"
+AUTHENTICATION_BACKENDS = ["sends.signin.passwords.Passwords"]
 SILENCED_SYSTEM_CHECKS = [
-    "auth.E003",  # a person's address is unique whatever its case: more than the check can see
+    "auth.W004",  # a person's address is unique whatever its case: more than the check can see
     "security.W005",  # whether HSTS binds subdomains and goes onto the browsers' list is for the
     "security.W021",  # owner of the domain to say, at the proxy
 ]
@@ -148,6 +150,9 @@ ACCOUNT_REAUTHENTICATION_TIMEOUT = KNOWN_FOR.total_seconds()
 # Many people may share one address; that somebody tries out passwords shows in the failures.
 ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key"}
 ALLAUTH_TRUSTED_PROXY_COUNT = env.number("OUTBOX_PROXIES", 1 if HTTPS else 0, least=0, most=9)
+SOCIALACCOUNT_ADAPTER = "sends.signin.single_sign_on.SingleSignOns"
+# A form's POST that leads to another host is what the content security policy refuses.
+SOCIALACCOUNT_LOGIN_ON_GET = True
 MFA_ADAPTER = "sends.signin.adapter.SecondFactors"
 MFA_FORMS = {
     "authenticate": "sends.signin.forms.SecondFactor",
@@ -269,6 +274,12 @@ LIMITS = Limits(
     message=env.number("OUTBOX_MAX_MESSAGE", Limits.message, least=10_000, most=200_000_000),
     request=env.number("OUTBOX_MAX_REQUEST", Limits.request, least=10_000, most=300_000_000),
 )
+
+# How often the agents' API may be asked: with one token, a minute and at once; and without one,
+# from one address.
+API_RATE = env.number("OUTBOX_API_RATE", 600, least=1, most=1_000_000)
+API_BURST = env.number("OUTBOX_API_BURST", 600, least=1, most=1_000_000)
+API_FAILURES = env.number("OUTBOX_API_FAILURES", 300, least=1, most=1_000_000)
 
 WORKER_THREADS = env.number("OUTBOX_WORKER_THREADS", 32, least=1, most=512)
 WORKER_DRAINS = env.number("OUTBOX_WORKER_DRAINS", 1, least=1, most=8)

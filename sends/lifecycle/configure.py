@@ -15,6 +15,8 @@ from sends.lifecycle import audit
 from sends.models import (
     Account,
     Agent,
+    ClaimedRole,
+    IdentityProvider,
     Installation,
     Membership,
     Person,
@@ -34,9 +36,11 @@ from sends.providers.credentials import CredentialError, resolve
 from sends.providers.registry import adapter_for
 from sends.rules.allowed import duration_words, is_reference, kept_words, web_address
 from sends.rules.configuration import (
+    NOBODY,
     AccountTable,
     AgentTable,
     Configuration,
+    IdentityProviderTable,
     PersonTable,
     PolicyTable,
     RetentionTable,
@@ -50,7 +54,11 @@ from sends.rules.keys import sha256
 # A token shorter than this may be guessed.
 TOKEN_LENGTH = 32
 # Names of the file that are others in the database.
-COLUMNS = {"undo_seconds": "undo_time", "expires": "expires_at"}
+COLUMNS = {
+    "undo_seconds": "undo_time",
+    "expires": "expires_at",
+    "second_factor_from": "second_factor_from_role",
+}
 FILE_NAMES = {column: name for name, column in COLUMNS.items()}
 # With one of these, a key that a provider knows may be unknown: another scope.
 ORGANISATION = ("provider", "base_url", "credential")
@@ -91,6 +99,8 @@ def configure(
         # One at a time: two that create the same tenant would meet halfway.
         Installation.objects.select_for_update().get()
         step = _Step(configuration, now or database_now())
+        for number, provider in enumerate(configuration.document.identity_providers):
+            step.identity_provider(provider, ("identity_providers", number))
         for number, table in enumerate(configuration.document.tenants):
             step.tenant(table, ("tenants", number))
         if step.problems:
@@ -106,6 +116,16 @@ class _Step:
         self.now = now
         self.applied = Applied()
         self.problems: list[str] = []
+        self.for_all_tenants: list[str] = []  # changes that each of them is told of
+
+    def identity_provider(self, table: IdentityProviderTable, here: Where) -> None:
+        columns = table.named
+        columns.pop("slug")
+        self.secret(table.client_secret, (*here, "client_secret"))
+        self.write(
+            f"identity provider {table.slug}", IdentityProvider, {"slug": table.slug}, columns
+        )
+        self.for_all_tenants = list(self.applied.changes)
 
     def tenant(self, table: TenantTable, here: Where) -> None:
         before = len(self.applied.changes)
@@ -127,7 +147,9 @@ class _Step:
             self.agent(tenant, agent, (*here, "agents", index))
         for index, person in enumerate(table.people):
             self.person(tenant, person, (*here, "people", index))
-        if changes := self.applied.changes[before:]:
+        if "claimed_roles" in table.named:
+            self.claimed_roles(tenant, table, (*here, "claimed_roles"))
+        if changes := self.for_all_tenants + self.applied.changes[before:]:
             audit.record(
                 tenant=tenant,
                 actor="system",
@@ -140,6 +162,8 @@ class _Step:
     def policy(self, tenant: Tenant, table: PolicyTable) -> None:
         columns = {COLUMNS.get(name, name): value for name, value in table.named.items()}
         columns.pop("rules", None)
+        if (asked_from := columns.get("second_factor_from_role")) is not None:
+            columns["second_factor_from_role"] = _role_or_nobody(asked_from)
         policy = self.write(f"policy {tenant.slug}", Policy, {"tenant": tenant}, columns)
         if "rules" in table.named:
             self.rules(tenant, policy, table)
@@ -276,6 +300,11 @@ class _Step:
         if person is None:
             person = Person.objects.create_user(table.email)
             self.applied.changes.append(f"create person {person.email}")
+        if "break_glass" in table.named and person.break_glass != table.break_glass:
+            person.break_glass = table.break_glass
+            person.save(update_fields=["break_glass"])
+            word = "may" if table.break_glass else "may not"
+            self.changed(f"person {person.email}", [f"{word} use a password where others may not"])
         if not person.has_usable_password():
             self.password(person, table, (*here, "password"))
         self.write(
@@ -284,6 +313,34 @@ class _Step:
             {"tenant": tenant, "person": person},
             {"role": Role[table.role.upper()]},
         )
+
+    def claimed_roles(self, tenant: Tenant, table: TenantTable, here: Where) -> None:
+        """Replaced as one list: a role that the file no longer gives is given no more."""
+        wanted = {}
+        for index, claimed in enumerate(table.claimed_roles):
+            provider = IdentityProvider.objects.filter(slug=claimed.provider).first()
+            if provider is None:
+                known = IdentityProvider.objects.order_by("slug").values_list("slug", flat=True)
+                there_are = ", ".join(known) or "none"
+                self.wrong(
+                    (*here, index, "provider"),
+                    f'provider is "{claimed.provider}"; there are these: {there_are}',
+                )
+            else:
+                wanted[provider, claimed.value] = Role[claimed.role.upper()]
+        rows = ClaimedRole.objects.filter(tenant=tenant).select_related("provider")
+        before = {(row.provider, row.value): Role(row.role) for row in rows}
+        if before == wanted:
+            self.applied.unchanged += 1
+            return
+        rows.delete()
+        ClaimedRole.objects.bulk_create(
+            ClaimedRole(provider=provider, tenant=tenant, value=value, role=role)
+            for (provider, value), role in wanted.items()
+        )
+        words = [f"- {_claim_words(*one)}" for one in before.items() - wanted.items()]
+        words += [f"+ {_claim_words(*one)}" for one in wanted.items() - before.items()]
+        self.changed(f"claimed roles of {tenant.slug}", sorted(words))
 
     def password(self, person: Person, table: PersonTable, here: Where) -> None:
         """Set the first one. Later ones are the person's own."""
@@ -378,9 +435,21 @@ def _difference(name: str, before: Any, after: Any) -> str:
         return "another token"
     if name.startswith("keep_"):
         return f"{name.removeprefix('keep_')} {kept_words(before)} → {kept_words(after)}"
-    if name == "role":
-        before, after = Role(before).label.lower(), Role(after).label.lower()
+    if name in ("role", "second_factor_from_role"):
+        before, after = _role_words(before), _role_words(after)
     return f"{FILE_NAMES.get(name, name)} {_words(before)} → {_words(after)}"
+
+
+def _role_or_nobody(word: str) -> Role | None:
+    return None if word == NOBODY else Role[word.upper()]
+
+
+def _role_words(role: int | None) -> str:
+    return NOBODY if role is None else Role(role).label.lower()
+
+
+def _claim_words(claim: tuple[IdentityProvider, str], role: Role) -> str:
+    return f"{claim[0].slug} {claim[1]} → {role.label.lower()}"
 
 
 def _words(value: Any) -> str:

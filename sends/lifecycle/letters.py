@@ -27,12 +27,12 @@ If that was not you, do nothing: your password holds.
 
 
 def invitation_link(token: str) -> str:
-    return _link("accept_invitation", token=token)
+    return link_to("accept_invitation", token=token)
 
 
 def reset_link(person: Person) -> str:
     """Good for one day, and until the password is set or the person signs in."""
-    return _link(
+    return link_to(
         "account_reset_password_from_key",
         uidb36=user_pk_to_url_str(person),
         key=default_token_generator.make_token(person),
@@ -59,6 +59,6 @@ def mail_reset(email: str) -> None:
     send_mail("A new password for Outbox Admin", words, None, [person.email])
 
 
-def _link(name: str, **values: str) -> str:
+def link_to(name: str, **values: str) -> str:
     """Without the tenant that may stand before the addresses of who asks for it."""
     return f"{conf.url}/{reverse(name, kwargs=values).removeprefix(get_script_prefix())}"

@@ -14,6 +14,7 @@ from sends.rules.allowed import REFERENCE_RULE, duration, duration_words, one_of
 from sends.rules.lines import Path, line_at, lines_of
 
 ROLES = ("viewer", "approver", "operator", "admin")
+NOBODY = "nobody"
 SCOPES = ("submit", "read", "withdraw")
 SECOND, MINUTE, HOUR, DAY = (
     timedelta(**{unit: 1}) for unit in ("seconds", "minutes", "hours", "days")
@@ -72,6 +73,7 @@ class PolicyTable(Table):
     # Longer than the longest request with what is done before and after it.
     lease: Annotated[timedelta, PlainValidator(duration(60 * SECOND, HOUR))] = 120 * SECOND
     second_operator: Flag = True
+    second_factor_from: Annotated[str, PlainValidator(one_of(*ROLES, NOBODY))] = NOBODY
     rules: list[RuleTable] = []
 
 
@@ -128,6 +130,25 @@ class PersonTable(Table):
     email: Email
     role: Annotated[str, PlainValidator(one_of(*ROLES))]
     password: Reference | None = None
+    break_glass: Flag = False
+
+
+class ClaimedRoleTable(Table):
+    provider: Slug
+    value: Annotated[str, PlainValidator(text(255))]
+    role: Annotated[str, PlainValidator(one_of(*ROLES))]
+
+
+class IdentityProviderTable(Table):
+    slug: Slug
+    name: Annotated[str, PlainValidator(text(120))]
+    issuer: Annotated[str, PlainValidator(allowed.web_address)]
+    client_id: Annotated[str, PlainValidator(text(255))]
+    client_secret: Reference
+    email_domains: list[Annotated[str, PlainValidator(allowed.domain)]] = []
+    claim: Annotated[str, PlainValidator(text(120))] = "groups"
+    matches_address: Flag = False
+    is_only_way: Flag = False
 
 
 class TenantTable(Table):
@@ -139,9 +160,11 @@ class TenantTable(Table):
     senders: list[SenderTable] = []
     agents: list[AgentTable] = []
     people: list[PersonTable] = []
+    claimed_roles: list[ClaimedRoleTable] = []
 
 
 class Document(Table):
+    identity_providers: list[IdentityProviderTable] = []
     tenants: Annotated[list[TenantTable], Field(min_length=1)]
 
 
@@ -238,6 +261,8 @@ T = TypeVar("T")
 def _contradictions(document: Document) -> Iterator[tuple[Path, str]]:
     """What each table may say alone, but not together."""
     yield from _repeats(("tenants",), document.tenants, lambda tenant: tenant.slug, "tenant")
+    providers = document.identity_providers
+    yield from _repeats(("identity_providers",), providers, lambda one: one.slug, "provider")
     for number, tenant in enumerate(document.tenants):
         here: Path = ("tenants", number)
         yield from _repeats((*here, "accounts"), tenant.accounts, lambda one: one.slug, "account")

@@ -8,13 +8,16 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.models import SocialAccount
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from qrcode.image.svg import SvgPathImage
 
 from sends.conf import conf
+from sends.lifecycle.single_sign_on import may_use_password
 
 # By what somebody shows who they are; a link to a new password, in a mail, is not enough.
 PROOFS = ("password", "mfa", "socialaccount")
@@ -41,6 +44,24 @@ class Accounts(DefaultAccountAdapter):
         records = get_authentication_records(context.request, context.request.user)
         latest = max((r["at"] for r in records if r["method"] in PROOFS), default=0.0)
         return bool(time.time() - latest >= conf.known_for.total_seconds())
+
+    def pre_login(self, request: HttpRequest, user: Any, **kwargs: Any) -> HttpResponse | None:
+        """A passkey lets nobody in whom a password would not."""
+        records = get_authentication_records(request, user)
+        came_from_elsewhere = any(r["method"] == "socialaccount" for r in records)
+        if not came_from_elsewhere and not may_use_password(user):
+            return self.respond_user_inactive(request, user)
+        answer: HttpResponse | None = super().pre_login(request, user, **kwargs)
+        return answer
+
+    def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
+        """Who has nothing to show here signs in elsewhere once more."""
+        ways: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        if not ways and user.is_authenticated:
+            for account in SocialAccount.objects.filter(user=user):
+                url = reverse("openid_connect_login", args=[account.provider])
+                ways.append({"id": account.provider, "description": "Sign in again", "url": url})
+        return ways
 
     def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
         messages.error(request, "You have no access. Ask an admin.")

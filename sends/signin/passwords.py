@@ -1,12 +1,27 @@
-"""Changing a password."""
+"""Who may sign in with a password, and changing it."""
 
-from typing import cast
+from typing import Any, cast
 
 from allauth.account import views as account
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponseBase
 
+from sends.lifecycle.single_sign_on import may_use_password
 from sends.models import Person
+
+
+class Passwords(ModelBackend):
+    def authenticate(
+        self,
+        request: HttpRequest | None,
+        username: str | None = None,
+        password: str | None = None,
+        **credentials: Any,
+    ) -> Person | None:
+        """Whoever has to sign in elsewhere gets the answer of a wrong password."""
+        person = super().authenticate(request, username, password, **credentials)
+        return person if person is not None and may_use_password(person) else None
 
 
 @login_required

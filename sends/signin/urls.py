@@ -13,14 +13,23 @@ from django.urls import path, re_path, reverse_lazy
 from django.views.decorators.http import require_POST
 
 from sends.conf import conf
+from sends.models import IdentityProvider
+from sends.signin import single_sign_on
 from sends.signin.invitations import invitation
 from sends.signin.passwords import change_password
 
+sign_in = account.LoginView.as_view(extra_context={"providers": IdentityProvider.objects.all})
 ask_for_reset = account.PasswordResetView.as_view(extra_context={"sends_mail": conf.sends_mail})
 reset = account.PasswordResetFromKeyView.as_view(success_url=reverse_lazy("account_login"))
 
 urlpatterns = [
-    path("login/", account.login, name="account_login"),
+    path("login/", sign_in, name="account_login"),
+    path("login/with/<slug:provider_id>/", single_sign_on.there, name="openid_connect_login"),
+    path(
+        "login/with/<slug:provider_id>/callback/",
+        single_sign_on.back,
+        name="openid_connect_callback",
+    ),
     path("login/second-factor/", second_factor.authenticate, name="mfa_authenticate"),
     path("login/passkey/", passkeys.login_webauthn, name="mfa_login_webauthn"),
     path("login/password/", ask_for_reset, name="account_reset_password"),

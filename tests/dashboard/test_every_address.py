@@ -64,6 +64,8 @@ TABLE = {
     "login/password/": ("200", "200"),
     "login/password/asked/": ("200", "405"),
     "login/second-factor/": ("302", "302"),
+    "login/with/<slug:provider_id>/": ("404", "405"),
+    "login/with/<slug:provider_id>/callback/": ("404", "405"),
     "logout/": ("405", "302"),
     "messages/": ("200 200 200 200 302 200", "405"),
     "messages/<int:number>/": ("200 200 200 200 302 404", "405"),
@@ -83,6 +85,7 @@ TABLE = {
     "messages/<int:number>/undo/": ("405", "403 409 409 409 302 404"),
     "messages/<int:number>/v/<int:version>/": ("200 200 200 200 302 404", "405"),
     "parts/": ("200", "200"),
+    "payload/<slug:digest>/attachments/<int:place>/": ("403 200 200 200 302 404", "405"),
     "payload/<slug:digest>/eml/": ("403 200 200 200 302 404", "405"),
     "payload/<slug:digest>/html/": ("403 200 200 200 302 404", "405"),
     "payload/<slug:digest>/raw/": ("403 200 200 200 302 404", "405"),
@@ -146,13 +149,14 @@ class World(NamedTuple):
 
 SETTLING = ("/replay/", "/ask-provider/", "/mark-", "/confirm-")
 OURS = "Only for us"
+FILES = {f"{OURS}.txt": OURS.encode()}
 
 
 @pytest.fixture
 def world():
     agent = make_agent_at()
     run = make_run(agent)
-    waiting = make_intent(agent, run=run, subject=OURS, html="<p>Hello</p>")
+    waiting = make_intent(agent, run=run, subject=OURS, html="<p>Hello</p>", files=FILES)
     uncertain = make_intent(agent, subject=OURS, status=Status.UNCERTAIN)
     make_intent(agent, subject=OURS, status=Status.DEAD_LETTER)
     odd = make_intent(agent, subject=OURS, status=Status.CANCELLED)
@@ -168,6 +172,7 @@ def world():
         "version": waiting.version,
         "scope": agent.tenant_id,
         "digest": waiting.digest,
+        "place": 1,
         "group": group.signature.id,
         "run_id": run.pk,
         "anomaly_id": anomaly.pk,
@@ -177,6 +182,7 @@ def world():
         "invitation_id": invited.invitation.pk,
         "token": invited.link.strip("/").rpartition("/")[2],
         "pk": 1,
+        "provider_id": "there-is-none",
     }
     return World(agent.tenant, values)
 

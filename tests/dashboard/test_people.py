@@ -1,13 +1,13 @@
 """The People page: an admin invites, changes roles, and lets nobody of another tenant show."""
 
 import re
-import time
 
 import pytest
 from django.test import Client
 
 from sends.models import AuditEntry, Invitation, Membership, Person, Role
 from tests.factories import make_person, make_tenant
+from tests.signing_in import sixteen_minutes_later
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "let me in please"
@@ -51,7 +51,7 @@ def about(person, verb=""):
 
 
 def without_values(page):
-    """The page but for what is in its fields: tokens, and where live updates go on; and its times."""
+    """The page but for what is in its fields: tokens, where live updates go on; and times."""
     return re.sub(r'\svalue="[^"]*"|<time.*?</time>', "", page, flags=re.DOTALL)
 
 
@@ -230,9 +230,8 @@ def test_a_person_of_another_tenant_is_one_that_is_not(client, admin):
         assert answers[0][0] == 404
 
 
-def test_who_signed_in_long_ago_is_asked_again_and_comes_back(client, admin, monkeypatch):
-    later = time.time() + 16 * 60
-    monkeypatch.setattr(time, "time", lambda: later)
+def test_who_signed_in_long_ago_is_asked_again_and_comes_back(client, admin):
+    sixteen_minutes_later(client)
     answer = client.get("/settings/people/")
     assert answer["Location"] == "/account/confirm/?next=%2Fsettings%2Fpeople%2F"
     answer = client.post(

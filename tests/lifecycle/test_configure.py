@@ -12,6 +12,8 @@ from sends.models import (
     Account,
     Agent,
     AuditEntry,
+    ClaimedRole,
+    IdentityProvider,
     Membership,
     Person,
     Policy,
@@ -386,3 +388,52 @@ def test_rows_are_made_with_the_time_of_the_database() -> None:
     before = database_now()
     apply()
     assert before <= AuditEntry.objects.get().at <= database_now()
+
+
+# Signing in
+
+
+COMPANY = """
+[[identity_providers]]
+slug = "company"
+name = "Example Company"
+issuer = "https://login.example.com/"
+client_id = "outbox"
+client_secret = "env:OIDC_SECRET"
+
+"""
+CLAIMED = '[[tenants.claimed_roles]]\nprovider = "company"\nvalue = "{}"\nrole = "{}"\n'
+
+
+def test_a_second_factor_is_asked_for_from_a_role_on_or_of_nobody() -> None:
+    apply()
+    assert Policy.objects.get().second_factor_from_role is None
+    asked = ACME.replace("undo_seconds = 30", 'second_factor_from = "operator"')
+    assert apply(asked).changes == ["change policy acme: second_factor_from nobody → operator"]
+    assert Policy.objects.get().second_factor_from_role == Role.OPERATOR
+    apply(asked.replace('"operator"', '"nobody"'))
+    assert Policy.objects.get().second_factor_from_role is None
+
+
+def test_an_identity_provider_and_the_roles_it_gives_are_made(monkeypatch) -> None:
+    monkeypatch.setenv("OIDC_SECRET", "a secret")
+    apply(COMPANY + ACME + CLAIMED.format("outbox", "viewer"))
+    provider = IdentityProvider.objects.get()
+    assert (provider.issuer, provider.claim) == ("https://login.example.com", "groups")
+    assert ClaimedRole.objects.get().role == Role.VIEWER
+
+    applied = apply(COMPANY + ACME + CLAIMED.format("outbox-2", "admin"))
+    assert applied.changes == [
+        "change claimed roles of acme: + company outbox-2 → admin, - company outbox → viewer"
+    ]
+    assert apply(COMPANY + ACME).changes == []
+    assert ClaimedRole.objects.get().value == "outbox-2"
+
+
+def test_a_role_of_a_provider_that_is_not_there_is_refused() -> None:
+    (problem,) = problems(ACME + CLAIMED.format("outbox", "viewer"))
+    assert 'provider is "company"; there are these: none.' in problem
+
+
+def test_a_secret_of_a_provider_that_cannot_be_read_is_refused() -> None:
+    assert any("OIDC_SECRET" in problem for problem in problems(COMPANY + ACME))

@@ -1,0 +1,248 @@
+"""Signing in through an identity provider: what is believed, and the roles that follow."""
+
+import time
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.test import Client
+
+from sends.lifecycle.configure import configure
+from sends.models import AuditEntry, Membership, Person, Role, Tenant
+from sends.rules.configuration import read
+from tests import identity_provider
+from tests.factories import make_person, make_tenant
+from tests.signing_in import sixteen_minutes_later
+
+pytestmark = pytest.mark.django_db
+SETUP = """\
+[[identity_providers]]
+slug = "company"
+name = "Example Company"
+issuer = "{issuer}"
+client_id = "outbox"
+client_secret = "env:OIDC_SECRET"
+email_domains = ["example.com"]
+{more}
+
+[[tenants]]
+slug = "acme"
+claimed_roles = [
+  {{ provider = "company", value = "outbox", role = "approver" }},
+  {{ provider = "company", value = "outbox-admins", role = "admin" }},
+]
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    with identity_provider.running() as provider:
+        yield provider
+
+
+@pytest.fixture
+def provider(server, monkeypatch):
+    monkeypatch.setenv("OIDC_SECRET", identity_provider.CLIENT_SECRET)
+    fresh = identity_provider.Provider(issuer=server.issuer)
+    for name in ("claims", "userinfo", "described", "key", "algorithm", "asked", "codes"):
+        setattr(server, name, getattr(fresh, name))
+    set_up(server)
+    return server
+
+
+def set_up(provider, more=""):
+    configure(read(SETUP.format(issuer=provider.issuer, more=more), "outbox.toml"))
+
+
+def sign_in(client, provider, next_page=""):
+    there = client.get(f"/login/with/company/?next={next_page}")
+    assert there.status_code == 302, there.text
+    assert there["Location"].startswith(f"{provider.issuer}/authorize?")
+    return client.get(provider.sign_in(there["Location"]))
+
+
+def role_of(email="jo@example.com"):
+    return Membership.objects.get(tenant__slug="acme", person__email=email).role
+
+
+def test_a_new_person_is_let_in_with_the_role_of_the_claim(client, provider):
+    answer = sign_in(client, provider, "/runs/")
+    assert (answer.status_code, answer["Location"]) == (302, "/runs/")
+    assert client.get("/runs/").status_code == 200
+    assert role_of() == Role.APPROVER
+    person = Person.objects.get()
+    assert not person.has_usable_password()
+    assert SocialAccount.objects.get().extra_data == {}
+    entry = AuditEntry.objects.get(verb="map_role")
+    assert (entry.actor, entry.target) == ("provider:company", "person:jo@example.com")
+
+
+def test_the_sign_in_page_offers_the_provider(client, provider):
+    page = client.get("/login/?next=/runs/").text
+    assert "Sign in with Example Company" in page
+    assert 'href="/login/with/company/?next=/runs/"' in page
+
+
+def test_roles_are_mapped_anew_at_each_sign_in(client, provider):
+    provider.claims["groups"] = ["outbox", "outbox-admins"]
+    sign_in(client, provider)
+    assert role_of() == Role.ADMIN
+    provider.claims["groups"] = "outbox"
+    sign_in(Client(), provider)
+    assert role_of() == Role.APPROVER
+    provider.claims["groups"] = ["other"]
+    answer = sign_in(Client(), provider)
+    assert answer["Location"] == "/login/"
+    assert not Membership.objects.exists()
+    assert client.get("/runs/").status_code == 403
+
+
+def test_who_has_no_role_by_the_claims_is_not_made(client, provider):
+    provider.claims["groups"] = []
+    answer = sign_in(client, provider)
+    assert "gives you no role" in client.get(answer["Location"]).text
+    assert not Person.objects.exists()
+
+
+def test_tenants_that_do_not_name_the_provider_are_not_its_business(client, provider):
+    sign_in(client, provider)
+    elsewhere = make_tenant()
+    Membership.objects.create(tenant=elsewhere, person=Person.objects.get(), role=Role.OPERATOR)
+    sign_in(Client(), provider)
+    assert Membership.objects.get(tenant=elsewhere).role == Role.OPERATOR
+
+
+NOW = int(time.time())
+WRONG = {
+    "another nonce": {"nonce": "of-another-sign-in"},
+    "no nonce": {"nonce": None},
+    "another audience": {"aud": "another-client"},
+    "several audiences, for another party": {"aud": ["outbox", "x"], "azp": "x"},
+    "expired": {"exp": NOW - 3600, "iat": NOW - 7200},
+    "no end": {"exp": None},
+    "another issuer": {"iss": "https://login.example.net"},
+    "nobody": {"sub": None},
+    "an unverified address": {"email_verified": False},
+    "an address that may or may not be verified": {"email_verified": None},
+    "no address": {"email": ""},
+    "an address of another domain": {"email": "jo@example.org"},
+    "an address that only ends alike": {"email": "jo@notexample.com"},
+}
+
+
+@pytest.mark.parametrize("claims", WRONG.values(), ids=WRONG)
+def test_what_is_not_right_lets_nobody_in(client, provider, claims):
+    provider.claims = claims
+    assert_turned_away(client, sign_in(client, provider))
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS256"])
+def test_a_token_without_a_signature_of_the_provider_lets_nobody_in(client, provider, algorithm):
+    provider.algorithm = algorithm
+    assert_turned_away(client, sign_in(client, provider))
+
+
+def test_a_token_signed_by_somebody_else_lets_nobody_in(client, provider):
+    provider.key = identity_provider.OTHER_KEY
+    assert_turned_away(client, sign_in(client, provider))
+
+
+def assert_turned_away(client, answer):
+    assert (answer.status_code, answer["Location"]) == (302, "/login/")
+    assert "There is a problem" not in client.get("/login/").text
+    assert "_auth_user_id" not in client.session
+    assert not Person.objects.exists()
+
+
+def test_the_way_back_of_another_session_lets_nobody_in(client, provider):
+    there = client.get("/login/with/company/")
+    back = provider.sign_in(there["Location"])
+    victim = Client()
+    assert_turned_away(victim, victim.get(back))
+
+
+def test_the_way_back_is_gone_once(client, provider):
+    there = client.get("/login/with/company/")
+    back = provider.sign_in(there["Location"])
+    client.get(back)
+    client.post("/logout/")
+    client.get(back)
+    assert "_auth_user_id" not in client.session
+
+
+@pytest.mark.parametrize("end", ["error=access_denied", "error=server_error", "code=guess"])
+def test_a_refusal_there_leads_back_to_the_sign_in_page(client, provider, end):
+    there = client.get("/login/with/company/")
+    state = provider.sign_in(there["Location"]).partition("&state=")[2]
+    assert_turned_away(client, client.get(f"/login/with/company/callback/?{end}&state={state}"))
+
+
+def test_what_the_address_adds_does_not_reach_the_provider(client, provider):
+    there = client.get(
+        "/login/with/company/?auth_params=nonce%3Dx%26redirect_uri%3Dy&process=connect"
+    )
+    assert "nonce=x" not in there["Location"]
+    assert "redirect_uri=http%3A%2F%2Flocalhost" in there["Location"]
+
+
+def test_a_provider_that_is_not_there_is_no_server_error(client, provider):
+    provider.described = {"issuer": "https://login.example.net"}
+    answer = client.get("/login/with/company/")
+    assert answer["Location"] == "/login/"
+    assert client.get("/login/with/another/").status_code == 404
+
+
+def test_claims_that_the_token_lacks_are_asked_for(client, provider):
+    provider.claims = {"groups": None}
+    provider.userinfo = {"sub": "248289761001", "groups": ["outbox-admins"]}
+    sign_in(client, provider)
+    assert role_of() == Role.ADMIN
+
+
+def test_user_info_about_somebody_else_lets_nobody_in(client, provider):
+    provider.claims = {"groups": None}
+    provider.userinfo = {"sub": "another", "groups": ["outbox-admins"]}
+    assert_turned_away(client, sign_in(client, provider))
+
+
+def test_an_account_that_was_there_is_only_entered_where_the_set_up_says_so(client, provider):
+    tenant = Tenant.objects.get(slug="acme")
+    person = make_person(tenant, Role.VIEWER, email="jo@example.com")
+    answer = sign_in(client, provider)
+    assert "has an account here" in client.get(answer["Location"]).text
+    assert role_of() == Role.VIEWER
+    set_up(provider, "matches_address = true")
+    sign_in(client, provider)
+    assert client.session["_auth_user_id"] == str(person.pk)
+    assert role_of() == Role.APPROVER
+
+
+def test_who_was_switched_off_stays_out(client, provider):
+    sign_in(client, provider)
+    Person.objects.update(is_active=False)
+    fresh = Client()
+    sign_in(fresh, provider)
+    assert "_auth_user_id" not in fresh.session
+
+
+def test_where_it_is_the_only_way_passwords_let_in_only_for_emergencies(client, provider):
+    tenant = Tenant.objects.get(slug="acme")
+    person = make_person(tenant, Role.ADMIN)
+    set_up(provider, "is_only_way = true")
+    given = {"login": person.email, "password": "let me in please"}
+    assert "Email or password is not right." in client.post("/login/", given).text
+    Person.objects.filter(pk=person.pk).update(break_glass=True)
+    assert client.post("/login/", given).status_code == 302
+
+
+def test_who_has_no_password_here_confirms_by_signing_in_there_again(client, provider):
+    provider.claims["groups"] = ["outbox-admins"]
+    sign_in(client, provider)
+    assert client.get("/settings/people/").status_code == 200
+    sixteen_minutes_later(client)
+    answer = client.get("/settings/people/")
+    assert answer["Location"] == "/login/with/company/?next=%2Fsettings%2Fpeople%2F"
+    there = client.get(answer["Location"])
+    assert "prompt=login" in there["Location"]
+    answer = client.get(provider.sign_in(there["Location"]))
+    assert answer["Location"] == "/settings/people/"
+    assert client.get("/settings/people/").status_code == 200
