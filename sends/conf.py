@@ -20,6 +20,9 @@ class Conf:
     web_workers: int
     web_threads: int
     limits: Limits
+    api_rate: int  # requests of each token a minute, and
+    api_burst: int  # at once
+    api_failures: int  # of each address a minute, without a valid token
     sends_mail: bool  # to the people who sign in: invitations, links to a new password
     known_for: timedelta  # after showing who one is, before it is asked again
     show_parts: bool  # the page with every part the screens are made of
@@ -45,6 +48,9 @@ conf = Conf(
     web_workers=settings.WEB_WORKERS,
     web_threads=settings.WEB_THREADS,
     limits=settings.LIMITS,
+    api_rate=settings.API_RATE,
+    api_burst=settings.API_BURST,
+    api_failures=settings.API_FAILURES,
     sends_mail=bool(settings.MAIL),
     known_for=settings.KNOWN_FOR,
     show_parts=settings.SHOW_PARTS,

@@ -6,8 +6,9 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router
 
+from sends.api.allowances import charge
 from sends.api.answers import Batch, answer
-from sends.api.auth import Bearer, agent_of, charge
+from sends.api.auth import Bearer, agent_of
 from sends.api.problems import said
 from sends.api.requests import batch_of, members
 from sends.conf import conf
@@ -37,7 +38,7 @@ def propose_many(request: HttpRequest) -> Any:
         raise WrongProposal(Wrong("/action_key", "header_key", said))
     agent = agent_of(request)
     with members(request) as readers:
-        charge(request, len(readers) - 1)
+        charge(request, max(0, len(readers) - 1))
         items = [_item(index, read, agent) for index, read in enumerate(readers)]
     statuses = [item["status"] for item in items]
     return {

@@ -10,7 +10,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
-from sends.api import batches, intents, problems, runs, simulations
+from sends.api import allowances, batches, intents, problems, runs, simulations
 from sends.api.reference import reference
 
 api = NinjaAPI(
@@ -30,14 +30,19 @@ problems.register(api)
 
 
 def at_the_door(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
-    """The view, kept out of caches, and with a problem where a method is refused."""
+    """The view, with what holds for all of them before and after it."""
 
     @csrf_exempt  # tokens are no cookies: no browser sends one along
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         answer = view(request, *args, **kwargs)
         if answer.status_code == 405:
-            return problems.method_not_allowed(request, answer)
+            answer = problems.method_not_allowed(request, answer)
+        elif answer.status_code == 401 and (refusal := allowances.refuse_failing(request)):
+            answer = problems.said(refusal).response()
+        if allowance := getattr(request, "allowance", None):
+            for name, value in allowances.headers_of(allowance).items():
+                answer[name] = value
         answer.headers.setdefault("Cache-Control", "no-store")
         return answer
 
