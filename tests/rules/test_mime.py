@@ -3,111 +3,40 @@
 import email
 import email.policy
 import re
+import smtplib
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from email.header import decode_header, make_header
 from email.message import EmailMessage
-from email.message import Message as Parsed
-from email.utils import getaddresses, parsedate_to_datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sends.rules.addresses import normal
 from sends.rules.keys import sha256
 from sends.rules.mime import build
 from sends.rules.payloads import Attachment, Frozen, Mailbox, Message
+from sends.rules.proposals import parse
+from sends.rules.strict_json import read_json
+from tests.mails import decoded, read, sent
+from tests.ports import free_port
 
+CORPUS = Path(__file__).parent.parent / "corpus" / "proposals"
 DATE = datetime(2026, 11, 30, 9, 30, tzinfo=UTC)
 CONTENTS = {sha256(one): one for one in (b"", b"%PDF-1.7\r\n", b"\x00\xff" * 500, b"--=_x\r\n")}
-OURS = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "In-Reply-To")
-OURS += ("References", "MIME-Version")
 LEAST = Message(sender=Mailbox("support@example.com"), to=(Mailbox("jo@example.org"),), text="Hi")
 
 
 def built(message: Message) -> bytes:
     frozen = Frozen(message, "<0190a1b2@example.com>", "k" * 40)
     return build(frozen, date=DATE, contents=CONTENTS)
-
-
-# Reading it back, with the standard library's older parser: its newer one puts spaces between the
-# encoded words of a name, before Python 3.13.
-
-
-def read(raw: bytes) -> Message:
-    """The message in these bytes; of its attachments the size is what arrived."""
-    parsed = email.message_from_bytes(raw, policy=email.policy.compat32)
-    headers = [(name, unfolded(value)) for name, value in parsed.raw_items()]
-    named = {name.lower(): value for name, value in headers}
-    texts: dict[str, str] = {}
-    attachments = []
-    for part in leaves(parsed):
-        if part.get("Content-Disposition") is None:
-            payload = cast(bytes, part.get_payload(decode=True))
-            texts[part.get_content_subtype()] = payload.decode(part.get_content_charset())
-        else:
-            attachments.append(attachment(part))
-    return Message(
-        sender=mailboxes(named["from"])[0],
-        to=mailboxes(named.get("to", "")),
-        cc=mailboxes(named.get("cc", "")),
-        reply_to=mailboxes(named.get("reply-to", "")),
-        subject=decoded(named["subject"]),
-        text=texts.get("plain"),
-        html=texts.get("html"),
-        headers=tuple(
-            (name, decoded(value))
-            for name, value in headers
-            if name not in OURS and not name.startswith("Content-")
-        ),
-        in_reply_to=named.get("in-reply-to", ""),
-        references=tuple(named.get("references", "").split()),
-        attachments=tuple(attachments),
-    )
-
-
-def unfolded(value: str) -> str:
-    octets = str(value).encode("ascii", "surrogateescape")
-    return octets.decode().replace("\r\n", "").removeprefix(" ")
-
-
-def decoded(value: str) -> str:
-    return str(make_header(decode_header(value))) if "=?" in value else value
-
-
-def mailboxes(value: str) -> tuple[Mailbox, ...]:
-    pairs = getaddresses([value])
-    return tuple(Mailbox(address, decoded(name)) for name, address in pairs if address)
-
-
-def leaves(parsed: Parsed) -> Iterator[Parsed]:
-    return (part for part in parsed.walk() if not part.is_multipart())
-
-
-def attachment(part: Parsed) -> Attachment:
-    content = cast(bytes, part.get_payload(decode=True))
-    return Attachment(
-        filename=part.get_filename() or "",
-        content_type=unfolded(part["Content-Type"]),
-        size=len(content),
-        sha256=sha256(content),
-        content_id=(part["Content-ID"] or "").strip("<> \r\n"),
-        inline=part.get_content_disposition() == "inline",
-    )
-
-
-def sent(message: Message) -> Message:
-    """What arrives of it: no Bcc, line ends as MIME has them, what is inline before the rest."""
-    texts = {
-        name: None if body is None else re.sub(r"(?<!\r)\n", "\r\n", body)
-        for name, body in (("text", message.text), ("html", message.html))
-    }
-    inside = sorted(
-        message.attachments, key=lambda one: not (one.inline and message.html is not None)
-    )
-    return replace(message, bcc=(), attachments=tuple(inside), **texts)
 
 
 # Messages of every kind that intake lets through
@@ -329,3 +258,48 @@ def test_the_head_says_when_and_who() -> None:
     assert head["In-Reply-To"] == head["References"] == "<a@example.org>"
     assert parsedate_to_datetime(head["Date"]) == DATE
     assert head["MIME-Version"] == "1.0"
+
+
+# Over a real connection
+
+
+class Kept:
+    """What a mail server of another house took: senders, recipients and bytes, as they came."""
+
+    def __init__(self) -> None:
+        self.emails: list[Envelope] = []
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        self.emails.append(envelope)
+        return "250 OK"
+
+
+@pytest.fixture(scope="module")
+def mail_server() -> Iterator[Controller]:
+    controller = Controller(
+        Kept(), hostname="127.0.0.1", port=free_port(), ready_timeout=60, enable_SMTPUTF8=True
+    )
+    controller.start()
+    yield controller
+    controller.stop()
+
+
+@pytest.mark.parametrize("name", tomllib.loads((CORPUS / "verdicts.toml").read_text())["accepted"])
+def test_a_mail_server_gets_the_bytes_and_a_reader_the_message(
+    mail_server: Controller, name: str
+) -> None:
+    proposal = parse(read_json((CORPUS / f"{name}.json").read_bytes()))
+    message = proposal.message(Mailbox("support@example.com", "Käse, Brot & Co"))
+    raw = build(Frozen(message, "<1@example.com>", name), date=DATE, contents=proposal.files)
+    sender, recipients = message.sender.address, [box.address for box in message.recipients]
+    beyond_ascii = [] if raw.isascii() else ["SMTPUTF8", "BODY=8BITMIME"]
+
+    with smtplib.SMTP(mail_server.hostname, mail_server.port, timeout=60) as client:
+        client.sendmail(sender, recipients, raw, mail_options=beyond_ascii)
+
+    taken = mail_server.handler.emails.pop()
+    assert taken.mail_from == sender
+    # The client of the standard library takes off the quotes that a local part does not need.
+    assert list(map(normal, taken.rcpt_tos)) == list(map(normal, recipients))
+    assert taken.original_content == raw
+    assert read(raw) == sent(message)
