@@ -20,7 +20,9 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", include("sends.dashboard.deadletters")),
     path("", include("sends.dashboard.runs")),
     path("", include("sends.dashboard.anomalies")),
+    path("", include("sends.dashboard.audit")),
     path("", include("sends.dashboard.people")),
+    path("", include("sends.dashboard.tokens")),
 ]
 if conf.show_parts:
     urlpatterns.append(path("parts/", parts, name="parts"))

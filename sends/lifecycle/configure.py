@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from sends.lifecycle import audit
+from sends.lifecycle.tokens import new_secret
 from sends.models import (
     Account,
     Agent,
@@ -262,7 +263,7 @@ class _Step:
         if table.token is not None:
             columns |= self.given_token(table.token, keys, (*here, "token"))
         elif not Token.objects.filter(**keys).exists():
-            made = f"obx_{secrets.token_urlsafe(32)}"
+            made = new_secret()
             columns |= _token_columns(made)
         self.write(
             f"token {agent.slug}/{table.name}",

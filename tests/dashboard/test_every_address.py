@@ -10,10 +10,17 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.people import invite
-from sends.models import AnomalyKind, Role, Tenant, database_now
+from sends.models import AnomalyKind, Role, Tenant, Token, database_now
 from sends.reports.deadletters import grouped
 from sends.rules.statuses import Status
-from tests.factories import make_agent_at, make_intent, make_person, make_run, make_tenant
+from tests.factories import (
+    make_agent_at,
+    make_intent,
+    make_person,
+    make_run,
+    make_tenant,
+    make_token,
+)
 from tests.signing_in import sign_in
 
 pytestmark = pytest.mark.django_db
@@ -47,10 +54,16 @@ TABLE = {
     "api/v1/intents/<uuidstr:intent_id>": ("401", "405"),
     "api/v1/intents/<uuidstr:intent_id>/versions": ("405", "401"),
     "api/v1/intents/<uuidstr:intent_id>/withdraw": ("405", "401"),
+    "api/v1/intents/batch": ("405", "401"),
+    "api/v1/intents/simulate": ("405", "401"),
     "api/v1/openapi.json": ("200", "405"),
+    "api/v1/runs": ("401", "401"),
     "api/v1/runs/<path:run_id>": ("401", "405"),
     "approvals/": ("200 200 200 200 302 200", "405"),
     "approvals/<int:number>/": ("200 200 200 200 302 404", "405"),
+    "audit/": ("200 200 200 200 302 200", "405"),
+    "audit/log.csv": ("200 200 200 200 302 200", "405"),
+    "audit/log.jsonl": ("200 200 200 200 302 200", "405"),
     "dead-letters/": ("200 200 200 200 302 200", "405"),
     "dead-letters/<slug:group>/": ("200 200 200 200 302 200", "405"),
     "dead-letters/<slug:group>/close/": ("405", "403 403 422 422 302 422"),
@@ -106,6 +119,9 @@ TABLE = {
     "settings/people/<uuid:person_id>/switch-on/": ("405", "403 403 403 302 302 404"),
     "settings/people/invitations/<uuid:invitation_id>/revoke/": ("405", "403 403 403 302 302 404"),
     "settings/people/invite/": ("405", "403 403 403 422 302 422"),
+    "settings/tokens/": ("403 403 403 200 302 200", "405"),
+    "settings/tokens/<uuid:token_id>/revoke/": ("405", "403 403 403 302 302 404"),
+    "settings/tokens/issue/": ("405", "403 403 403 422 302 422"),
     "switches/<uuid:scope>/off/": ("403 200 200 200 302 404", "403 422 422 422 302 404"),
     "switches/<uuid:scope>/on/": ("403 403 200 200 302 404", "403 403 422 422 302 404"),
     "uncertain/": ("200 200 200 200 302 200", "405"),
@@ -166,6 +182,7 @@ def world():
     colleague = make_person(agent.tenant, Role.OPERATOR)
     admin = make_person(agent.tenant, Role.ADMIN)
     invited = invite("new@example.org", role=Role.VIEWER, tenant=agent.tenant, by=admin)
+    make_token(agent)
     values = {
         "number": waiting.action.number,
         "uncertain_number": uncertain.action.number,
@@ -181,6 +198,7 @@ def world():
         "person_id": colleague.pk,
         "invitation_id": invited.invitation.pk,
         "token": invited.link.strip("/").rpartition("/")[2],
+        "token_id": Token.objects.get().pk,
         "pk": 1,
         "provider_id": "there-is-none",
     }
@@ -201,7 +219,7 @@ def test_everybody_gets_what_the_table_says(world, route):
             assert answer.status_code == int(status), (method, who)
             assert_guarded(answer, route)
             if not isinstance(who, Role):
-                assert OURS not in answer.text, (method, who)
+                assert OURS.encode() not in answer.getvalue(), (method, who)
 
 
 def assert_guarded(answer, route):
