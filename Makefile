@@ -3,7 +3,7 @@
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: up install test check lock clean
+.PHONY: up install test check audit lock clean
 
 up: .venv/.run
 	@$(BIN)/python manage.py up
@@ -22,6 +22,10 @@ check: .venv/.dev
 	OUTBOX_URL=https://outbox.example.com OUTBOX_SECRET_KEY_FILE=tests/data/secret-key \
 		$(BIN)/python manage.py check --deploy --fail-level WARNING
 	@if [ -d templates ]; then echo djlint --check templates; $(BIN)/djlint --quiet --check templates; fi
+
+# Asks for the known weaknesses of every locked package; needs the internet, so no check does it.
+audit: .venv/.dev
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip --requirement requirements-dev.txt
 
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --upgrade --generate-hashes \
 	--strip-extras --allow-unsafe --annotation-style=line \
