@@ -187,6 +187,7 @@ TYPES = {
     "folder": "folder",
     "web_address": "web address",
     "database": "database address",
+    "mail_server": "mail server",
 }
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from django.conf import settings
 
-from outbox_admin.env import Environment, WrongEnvironment
+from outbox_admin.env import Environment, MailServer, WrongEnvironment
 from outbox_admin.kept import kept_secret
 
 
@@ -49,6 +49,10 @@ def address(env: Environment) -> str:
 
 def database(env: Environment) -> dict[str, Any]:
     return env.database("OUTBOX_X", "sqlite:////tmp/outbox.sqlite3")
+
+
+def mail_server(env: Environment) -> MailServer:
+    return env.mail_server("OUTBOX_X", default_sender="outbox@example.com")
 
 
 POSTGRES = {"ENGINE": "django.db.backends.postgresql"}
@@ -304,3 +308,38 @@ def test_a_wrong_variable_ends_every_command_with_one_sentence(
     )
     assert done.returncode == 1
     assert done.stderr == 'OUTBOX_WORKER_THREADS is "many"; give a whole number from 1 to 512.\n'
+
+
+# The mail server
+
+SENDER = "outbox@example.com"
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("", MailServer(SENDER)),
+        ("smtp://127.0.0.1:25", MailServer(SENDER, "127.0.0.1", 25)),
+        (
+            "smtp://jo%40example.com:p%2Fw@mail.example.com",
+            MailServer(SENDER, "mail.example.com", 587, "jo@example.com", "p/w", starts_tls=True),
+        ),
+        (
+            "smtps://mail.example.com?from=people@example.com",
+            MailServer("people@example.com", "mail.example.com", 465, is_tls=True),
+        ),
+    ],
+)
+def test_a_mail_server_is_read_from_its_address(text: str, server: MailServer) -> None:
+    assert read(mail_server, text) == server
+
+
+@pytest.mark.parametrize(
+    "text", ["mail.example.com", "http://mail.example.com", "smtp://", "smtp://x/y"]
+)
+def test_what_is_no_mail_server_is_refused_without_its_password(text: str) -> None:
+    with pytest.raises(WrongEnvironment, match="OUTBOX_X is not the address of a mail server"):
+        read(mail_server, text)
+    with pytest.raises(WrongEnvironment) as caught:
+        read(mail_server, "smtp://jo:geheim@mail.example.com:port")
+    assert "geheim" not in str(caught.value)

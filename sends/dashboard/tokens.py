@@ -23,6 +23,7 @@ class NewToken(forms.Form):
     scopes = forms.MultipleChoiceField(
         label="What it may do",
         choices=Scope.choices,
+        initial=Scope.values,
         widget=forms.CheckboxSelectMultiple,
         error_messages={"required": "Choose at least one thing that it may do."},
     )
@@ -34,7 +35,7 @@ class NewToken(forms.Form):
     )
 
     def __init__(self, *args: Any, tenant: Tenant, **kwargs: Any) -> None:
-        super().__init__(*args, initial={"scopes": list(Scope)}, **kwargs)
+        super().__init__(*args, **kwargs)
         agents = Agent.objects.filter(tenant=tenant).order_by("slug")
         self.fields["agent"].queryset = agents  # type: ignore[attr-defined]
 
