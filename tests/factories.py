@@ -5,9 +5,12 @@ Intents are walked to their status along legal transitions, since the database t
 
 import itertools
 import uuid
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
+from sends.lifecycle import attachments
 from sends.lifecycle.transitions import move
 from sends.models import (
     Account,
@@ -34,7 +37,7 @@ from sends.models import (
 from sends.rules.addresses import domain_of, normal
 from sends.rules.keys import idempotency_key, sha256
 from sends.rules.outcomes import Outcome, Phase
-from sends.rules.payloads import Frozen, Mailbox, Message, content_digest, freeze, seal
+from sends.rules.payloads import Attachment, Frozen, Mailbox, Message, content_digest, freeze, seal
 from sends.rules.sizes import encoded_bytes
 from sends.rules.statuses import APPROVED, Status
 
@@ -136,10 +139,14 @@ def make_intent(
     subject: str = "Your order 7731",
     text: str | None = "Hello",
     html: str | None = None,
+    files: Mapping[str, bytes] = MappingProxyType({}),
     now: datetime | None = None,
     **fields: Any,
 ) -> SendIntent:
-    """An intent in `status`. `fields` are columns, written with the last transition's UPDATE."""
+    """An intent in `status`. `fields` are columns, written with the last transition's UPDATE.
+
+    `files` are attachments by their names.
+    """
     now = now or database_now()
     agent = agent or make_agent_at()
     sender = agent.sender
@@ -166,6 +173,10 @@ def make_intent(
         subject=subject,
         text=text,
         html=html,
+        attachments=tuple(
+            Attachment(name, "application/octet-stream", len(data), sha256(data))
+            for name, data in files.items()
+        ),
     )
     intent_id = new_id()
     key = idempotency_key(
@@ -203,6 +214,8 @@ def make_intent(
         **{name: fields.pop(name) for name in list(fields) if name in BORN_WITH},
     )
     Payload.objects.create(intent=intent, body=body)
+    attachments.keep(tenant, message, {sha256(data): data for data in files.values()}, now=now)
+    attachments.carry(intent, message)
     kinds = [
         *((RecipientKind.TO, box) for box in message.to),
         *((RecipientKind.CC, box) for box in message.cc),

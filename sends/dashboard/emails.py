@@ -6,6 +6,7 @@ from functools import cached_property
 
 from django.db.models import Exists, OuterRef
 
+from sends.dashboard.attachments import File, files_of
 from sends.models import Approval, Delivery, Payload, SendIntent, Suppression, Verdict
 from sends.rules.addresses import domain_of, in_letters
 from sends.rules.differences import Part, compare, written
@@ -15,7 +16,7 @@ from sends.rules.payloads import Frozen, Mailbox, Message, thaw
 
 MANY = 5  # recipients, beyond which a person should look twice
 TABS = {"html": "HTML", "text": "Plain text", "changes": "Changes", "headers": "Headers"}
-TABS["history"] = "History"
+TABS |= {"attachments": "Attachments", "history": "History"}
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,10 @@ class Email:
             return 0
         return remote_images_in(self.message.html)
 
+    @cached_property
+    def files(self) -> list[File]:
+        return files_of(self.intent, self.message) if self.message is not None else []
+
     def _row(self, link: Link) -> LinkRow:
         assert self.message is not None
         before, host, after = link.parted
@@ -146,6 +151,7 @@ class Email:
                 ("html", message.html is not None),
                 ("text", message.text is not None),
                 ("changes", self.previous is not None),
+                ("attachments", bool(message.attachments)),
             )
             if not there
         }
@@ -162,7 +168,12 @@ class Email:
 
     def checks(self) -> list[Check]:
         """What is true now and worth a look. Whether it may be approved is asked again then."""
-        return [*self._about_recipients(), *self._about_domains(), *self._about_links()]
+        return [
+            *self._about_recipients(),
+            *self._about_domains(),
+            *self._about_links(),
+            *self._about_attachments(),
+        ]
 
     def _about_recipients(self) -> Iterator[Check]:
         sent_before = Delivery.objects.filter(
@@ -207,6 +218,15 @@ class Email:
                     "A link shows another address",
                     f"It says {link.shows_another} and goes to {link.host}.",
                 )
+
+    def _about_attachments(self) -> Iterator[Check]:
+        beside = [file.attachment.filename for file in self.files if not file.attachment.inline]
+        if beside:
+            title = "An attachment" if len(beside) == 1 else f"{len(beside)} attachments"
+            yield Check("wait", title, f"{_some(beside)}.")
+        for file in self.files:
+            for oddity in file.oddities:
+                yield Check("wait", oddity.title, oddity.text)
 
 
 def _in_both_forms(box: Mailbox) -> str:

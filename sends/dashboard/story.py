@@ -6,6 +6,7 @@ from functools import cached_property
 
 from django.db.models import Exists, OuterRef
 
+from sends.dashboard.attachments import File, files_of
 from sends.dashboard.states import with_causes
 from sends.models import (
     Action,
@@ -23,6 +24,7 @@ from sends.models import (
 )
 from sends.reports.waiting import Waiting, why_not_yet
 from sends.rules.outcomes import Outcome
+from sends.rules.payloads import thaw
 from sends.rules.statuses import UNFINISHED, Status
 
 ENDED_WITHOUT_NEWS = UNFINISHED | {Status.SUBMITTED}
@@ -55,6 +57,13 @@ class Story:
     def payload(self) -> Payload | None:
         """Of the version in front; None once retention has deleted it."""
         return Payload.objects.filter(intent=self.shown).first()
+
+    @cached_property
+    def files(self) -> list[File]:
+        """What the version in front carries."""
+        if self.payload is None:
+            return []
+        return files_of(self.shown, thaw(bytes(self.payload.body)).message)
 
     @cached_property
     def approvals(self) -> list[Approval]:

@@ -20,6 +20,8 @@ def keep(tenant: Tenant, message: Message, files: Mapping[str, bytes], *, now: d
     number is taken: whoever waits here for another's file must not stand in anybody's way.
     """
     wanted = {one.sha256 for one in message.attachments}
+    if not wanted:
+        return
     kept = AttachmentContent.objects.filter(tenant=tenant, sha256__in=wanted)
     missing = sorted(wanted - set(kept.values_list("sha256", flat=True)))
     # One after another, in one order: two that bring the same files never wait for each other.
@@ -37,6 +39,8 @@ def keep(tenant: Tenant, message: Message, files: Mapping[str, bytes], *, now: d
 def carry(intent: SendIntent, message: Message) -> None:
     """Note which files the intent carries: they stay as long as its payload does."""
     digests = {one.sha256 for one in message.attachments}
+    if not digests:
+        return
     kept = AttachmentContent.objects.filter(tenant=intent.tenant_id, sha256__in=digests)
     contents = kept.order_by("sha256").values_list("pk", flat=True)
     AttachmentUse.objects.bulk_create(

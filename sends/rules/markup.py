@@ -1,9 +1,11 @@
 """What an HTML body leads to and loads, read as a browser reads it."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from urllib.parse import urlsplit
+from html import unescape
+from urllib.parse import unquote, urlsplit
 
 from publicsuffixlist import PublicSuffixList
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -12,6 +14,10 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 DROPPED = re.compile("[\t\n\r]")
 REMOTE = re.compile(r"\s*(?:https?:)?[/\\]{2}", re.IGNORECASE)
 CSS_URL = re.compile(r"url\(\s*['\"]?\s*(?:https?:)?//", re.IGNORECASE)
+CID = re.compile(
+    r"""(?P<before>(?:\b(?:src|background)\s*=|url\()\s*(?:["']\s*)?)cid:(?P<id>[^\s"'<>)]+)""",
+    re.IGNORECASE,
+)
 SHOWN_ADDRESS = re.compile(
     r"(?:https?://)?(?:www\.)?((?:[a-z0-9-]+\.)+[a-z]{2,})(?:[/?#:].*)?", re.IGNORECASE
 )
@@ -46,6 +52,16 @@ class Link:
     def leaves(self, domain: str) -> bool:
         """Whether it leads to a host that somebody else than the owner of the domain may own."""
         return bool(self.host) and owned(self.host) != owned(domain)
+
+
+def with_pictures(body: str, pictures: Mapping[str, str]) -> str:
+    """The body with each picture in the place of its `cid:` address; `pictures` by Content-ID."""
+
+    def shown(found: re.Match[str]) -> str:
+        content_id = unquote(unescape(found["id"]))
+        return found["before"] + pictures.get(content_id, found[0].removeprefix(found["before"]))
+
+    return CID.sub(shown, body) if pictures else body
 
 
 def owned(host: str) -> str:
