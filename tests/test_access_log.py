@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from sends import logs
 from sends.models import SendIntent
 from tests.api.doors import MESSAGE, door
-from tests.factories import make_person, make_tenant
+from tests.factories import make_agent_at, make_person, make_tenant, make_token
 
 pytestmark = pytest.mark.django_db
 
@@ -98,3 +99,14 @@ def test_what_programs_ask_all_the_time_is_told_only_where_it_went_wrong(
     client.post("/healthz")
 
     assert [(line["status"], line["level"]) for line in lines] == [(405, "INFO")]
+
+
+def test_the_page_of_a_message_names_the_request_that_proposed_it(client: Client) -> None:
+    agent = make_agent_at()
+    api = door(make_token(agent))
+    proposed = api.post("/intents", MESSAGE, **{"X-Request-ID": "agent-7.0421"}).json()
+    client.force_login(make_person(agent.tenant))
+
+    page = client.get(f"/messages/{proposed['number']}/")
+
+    assert "<code>agent-7.0421</code>" in page.text
