@@ -21,6 +21,8 @@ router = Router(tags=["intents"])
 
 @router.post(
     "/intents/batch",
+    operation_id="propose_batch",
+    summary="Propose many messages",
     auth=Bearer(Scope.SUBMIT),
     response={200: Batch},
     openapi_extra=batch_of(Proposal),

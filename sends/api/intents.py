@@ -46,6 +46,8 @@ Named = Annotated[str, AfterValidator(_without_nul)]
 
 @router.post(
     "/intents",
+    operation_id="propose",
+    summary="Propose a message",
     auth=Bearer(Scope.SUBMIT),
     response={201: Answer, 200: Answer},
     openapi_extra=body_of(Proposal) | {"parameters": [KEY]},
@@ -63,6 +65,8 @@ def propose(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
 
 @router.post(
     "/intents/{uuid:intent_id}/versions",
+    operation_id="propose_version",
+    summary="Replace a message by its next version",
     auth=Bearer(Scope.SUBMIT),
     response={201: Answer, 200: Answer},
     openapi_extra=body_of(Proposal),
@@ -85,6 +89,8 @@ def propose_version(
 
 @router.post(
     "/intents/{uuid:intent_id}/withdraw",
+    operation_id="withdraw",
+    summary="Take a message back",
     auth=Bearer(Scope.WITHDRAW),
     response={200: Answer},
     openapi_extra=body_of(Withdrawal, required=False),
@@ -104,7 +110,13 @@ def take_back(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     return answer(taken, database_now())
 
 
-@router.get("/intents", auth=Bearer(Scope.READ), response={200: Page})
+@router.get(
+    "/intents",
+    operation_id="list_intents",
+    summary="List intents, or what changed",
+    auth=Bearer(Scope.READ),
+    response={200: Page},
+)
 def listed(
     request: HttpRequest,
     status: Annotated[list[Status], Query(description="May be given several times.")] = [],  # noqa: B006
@@ -186,7 +198,13 @@ def _shorts(intents: list[SendIntent]) -> list[dict[str, Any]]:
     return [short(seen(intent, now), current=current) for intent in intents]
 
 
-@router.get("/intents/{uuid:intent_id}", auth=Bearer(Scope.READ), response={200: Whole})
+@router.get(
+    "/intents/{uuid:intent_id}",
+    operation_id="get_intent",
+    summary="See one intent",
+    auth=Bearer(Scope.READ),
+    response={200: Whole},
+)
 def one(request: HttpRequest, intent_id: uuid.UUID) -> Any:
     """One intent: its status, why it is not sent yet, attempts, deliveries and evidence.
 

@@ -31,7 +31,7 @@ TITLES: dict[str, str] = {
     "length_required": "The length of the body is needed",
     "too_large": "The request is too large",
     "media_type": "Send application/json",
-    "not_acceptable": "Every answer is JSON",
+    "not_acceptable": "The answer would be of a type that is not accepted",
     "cursor_expired": "What changed since then is no longer known",
     "too_many_requests": "More requests than this token may make now",
     "unauthorized": "A valid bearer token is needed",
@@ -173,13 +173,19 @@ def not_found(request: HttpRequest) -> HttpResponse:
 
 def method_not_allowed(request: HttpRequest, answer: HttpResponseBase) -> HttpResponse:
     """The problem for ninja's own refusal of a method."""
-    allowed = answer["Allow"]
+    methods = set(answer["Allow"].split(", "))
+    allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
     return Said(
         405,
         "method_not_allowed",
         f"{request.path} takes {allowed}, not {request.method}.",
         headers={"Allow": allowed},
     ).response()
+
+
+def not_acceptable(answers: str) -> HttpResponse:
+    """For whoever accepts nothing of what this address answers."""
+    return Said(406, "not_acceptable", f"This answers {answers}; accept that.").response()
 
 
 def _of_the_door(error: Problem) -> Said:

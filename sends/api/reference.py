@@ -11,19 +11,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
-from sends.api.answers import API
+from sends.api.examples import API, PROPOSAL
 from sends.api.problems import STEPS, TITLES
 from sends.rules import next_steps
 from sends.rules.next_steps import Step
 from sends.rules.statuses import SENTENCES, Status
 
-PROPOSAL = {
-    "action_key": "order-7731-delayed",
-    "to": ["delivered@example.org"],
-    "subject": "Your order 7731: delivery moved to Thursday",
-    "text": "The carrier has moved the delivery to Thursday.",
-    "reason": "The customer asked where the order is.",
-}
+JSON, PROBLEM = "application/json", "application/problem+json"
 KINDS = {
     "string": "text",
     "array": "list",
@@ -52,6 +46,10 @@ class Operation:
     parameters: list[Field]
     fields: list[Field]
     answer: list[str]
+    problems: list[tuple[str, str]]
+    repeat: list[str]
+    asked: str
+    answered: list[tuple[str, str]]
 
 
 @require_safe
@@ -82,7 +80,7 @@ def _operations(described: dict[str, Any]) -> Iterator[Operation]:
     for path, methods in described["paths"].items():
         for method, told in methods.items():
             content = told.get("requestBody", {}).get("content", {})
-            schema = content.get("application/json", {}).get("schema", {})
+            schema = content.get(JSON, {}).get("schema", {})
             yield Operation(
                 method=method.upper(),
                 path=path,
@@ -93,15 +91,37 @@ def _operations(described: dict[str, Any]) -> Iterator[Operation]:
                 ],
                 fields=[
                     Field(name, _kind(field), _pieces(field.get("description", "")))
-                    for name, field in schema.get("properties", {}).items()
+                    for name, field in _one(schema).get("properties", {}).items()
                 ],
                 answer=_answered(told["responses"], schemas),
+                problems=[
+                    (status, code)
+                    for status, said in told["responses"].items()
+                    for code in said["content"].get(PROBLEM, {}).get("examples", {})
+                ],
+                repeat=_pieces(told["x-repeat"]),
+                asked=_written(content.get(JSON, {}).get("example")),
+                answered=[
+                    (status, _written(said["content"][JSON]["example"]))
+                    for status, said in told["responses"].items()
+                    if JSON in said["content"]
+                ],
             )
+
+
+def _one(schema: dict[str, Any]) -> dict[str, Any]:
+    """What one member of the body is like, where it is a list."""
+    members: dict[str, Any] = schema.get("items", schema)
+    return members
+
+
+def _written(example: Any) -> str:
+    return "" if example is None else json.dumps(example, indent=2, ensure_ascii=False)
 
 
 def _answered(responses: dict[Any, Any], schemas: dict[str, Any]) -> list[str]:
     """The names in the answer to a request that went well."""
-    schema = responses[HTTPStatus.OK]["content"]["application/json"]["schema"]
+    schema = responses[str(HTTPStatus.OK.value)]["content"][JSON]["schema"]
     return list(schemas[schema["$ref"].rpartition("/")[2]]["properties"])
 
 

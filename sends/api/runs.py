@@ -21,6 +21,8 @@ router = Router(tags=["runs"])
 
 @router.post(
     "/runs",
+    operation_id="open_run",
+    summary="Open a run",
     auth=Bearer(Scope.SUBMIT),
     response={201: RunAnswer, 200: RunAnswer},
     openapi_extra=body_of(NamedRun),
@@ -39,7 +41,13 @@ def opened(request: HttpRequest, response: HttpResponse) -> Answered[Any]:
     return Answered(200 if found.replayed else 201, said)
 
 
-@router.get("/runs", auth=Bearer(Scope.READ), response={200: RunPage})
+@router.get(
+    "/runs",
+    operation_id="list_runs",
+    summary="List runs",
+    auth=Bearer(Scope.READ),
+    response={200: RunPage},
+)
 def listed(
     request: HttpRequest,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.")] = None,
@@ -60,7 +68,13 @@ def listed(
     }
 
 
-@router.get("/runs/{path:run_id}", auth=Bearer(Scope.READ), response={200: RunAnswer})
+@router.get(
+    "/runs/{path:run_id}",
+    operation_id="get_run",
+    summary="See one run",
+    auth=Bearer(Scope.READ),
+    response={200: RunAnswer},
+)
 def one(request: HttpRequest, run_id: str) -> Any:
     """One run of this agent, by its id or by the name the agent gave it."""
     if "\x00" in run_id:  # PostgreSQL takes no NUL, not even to look for

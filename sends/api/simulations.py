@@ -21,6 +21,8 @@ router = Router(tags=["intents"])
 
 @router.post(
     "/intents/simulate",
+    operation_id="simulate",
+    summary="Say what would become of a message",
     auth=Bearer(Scope.SUBMIT),
     response={200: Simulation},
     openapi_extra=body_of(Proposal) | {"parameters": [KEY]},

@@ -1,6 +1,7 @@
 """Hostile and odd proposals, of tests/corpus/proposals: what becomes of each, down to the wire."""
 
 import hashlib
+import itertools
 import json
 import tomllib
 from collections.abc import Iterator
@@ -9,9 +10,13 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sends.lifecycle import worker
 from sends.models import Agent, Payload, SendIntent, Token
+from sends.rules.payloads import thaw
+from sends.rules.proposals import parse
 from sends.rules.statuses import Status
 from tests.api.doors import door
 from tests.factories import make_agent_at, make_tenant, make_token
@@ -142,3 +147,41 @@ def test_what_is_accepted_is_stored_byte_for_byte_whatever_the_database() -> Non
         digest.update(json.dumps(stored, sort_keys=True).encode() + bytes(payload.metadata))
     # Written down: SQLite and PostgreSQL, today's release and the next one keep the same.
     assert digest.hexdigest() == "4d651f6b8324f084a62fd4aa23420493c76bfcbb9c61dbd30705f61e9bfa3202"
+
+
+# What fits together nowhere in the corpus
+
+
+def members() -> dict[str, list[Any]]:
+    """Every value that some document of the corpus has, by its name."""
+    found: dict[str, list[Any]] = {}
+    for name in [*VERDICTS["accepted"], *VERDICTS["refused"]]:
+        if not isinstance(VERDICTS["refused"].get(name), str) and name != "json-that-is-a-list":
+            for member, value in json.loads(body(name)).items():
+                found.setdefault(member, []).append(value)
+    del found["action_key"]
+    return found
+
+
+KEYS = itertools.count(1)
+
+
+@pytest.mark.django_db
+@given(st.fixed_dictionaries({}, optional={k: st.sampled_from(v) for k, v in members().items()}))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_document_is_taken_whole_or_leaves_nothing(written: dict[str, Any]) -> None:
+    agent = door()
+    before = rows()
+
+    answer = agent.post("/intents", {"action_key": f"key-{next(KEYS)}", **written})
+
+    if answer.status_code == 201:
+        stored = Payload.objects.select_related("intent").get(pk=answer.json()["id"])
+        proposal = parse(written, needs_key=False)
+        message = proposal.message(thaw(bytes(stored.body)).message.sender)
+        assert thaw(bytes(stored.body)).message == message
+        assert json.loads(bytes(stored.metadata)) == proposal.metadata
+    else:
+        assert answer.status_code == 422, answer.content
+        assert answer.json()["errors"]
+        assert rows() == before

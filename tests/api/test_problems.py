@@ -41,10 +41,11 @@ def test_there_is_nothing_there(api: Door, path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("put", "/intents", {"GET", "POST"}),
-        ("delete", "/intents/01990000-0000-7000-8000-000000000000", {"GET"}),
+        ("put", "/intents", {"GET", "HEAD", "POST"}),
+        ("delete", "/intents/01990000-0000-7000-8000-000000000000", {"GET", "HEAD"}),
         ("get", "/intents/01990000-0000-7000-8000-000000000000/versions", {"POST"}),
-        ("post", "/runs/r", {"GET"}),
+        ("post", "/runs/r", {"GET", "HEAD"}),
+        ("options", "/intents", {"GET", "HEAD", "POST"}),
         ("put", "/docs", {"GET", "HEAD"}),
         ("options", "/openapi.json", {"GET", "HEAD"}),
         ("post", "/openapi.json", {"GET", "HEAD"}),
@@ -138,3 +139,41 @@ def test_answers_are_kept_by_no_cache(api: Door) -> None:
     assert api.post("/intents", MESSAGE)["Cache-Control"] == "no-store"
     assert api.get("/intents")["Cache-Control"] == "no-store"
     assert api.get("/nothing")["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/intents", "/runs", "/openapi.json", "/docs"])
+def test_head_is_get_without_the_content(api: Door, path: str) -> None:
+    get = api.get(path)
+    head = api.client.head(f"/api/v1{path}", headers=api.headers())
+    assert (head.status_code, head.content) == (200, b"")
+    assert head["Content-Type"] == get["Content-Type"]
+    assert head["Content-Length"] == str(len(get.content))
+
+
+def test_head_where_nothing_can_be_read(api: Door) -> None:
+    head = api.client.head("/api/v1/intents/batch", headers=api.headers())
+    assert (head.status_code, head["Allow"], head.content) == (405, "POST", b"")
+
+
+def test_head_of_nothing_has_no_content_either(api: Door) -> None:
+    head = api.client.head("/api/v1/nothing", headers=api.headers())
+    assert (head.status_code, head.content) == (404, b"")
+
+
+@pytest.mark.parametrize("path", ["/intents", "/openapi.json"])
+def test_who_accepts_no_json_is_told_so(api: Door, path: str) -> None:
+    headers = api.headers() | {"Accept": "text/html, image/*;q=0.8"}
+    answer = api.client.get(f"/api/v1{path}", headers=headers)
+    problem(answer, 406, "not_acceptable")
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/*", "application/json;q=0.1", ""])
+def test_who_accepts_json_gets_it(api: Door, accept: str) -> None:
+    headers = api.headers() | {"Accept": accept}
+    assert api.client.get("/api/v1/intents", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip, gzip"])
+def test_a_packed_body_is_not_unpacked(api: Door, coding: str) -> None:
+    answer = api.post("/intents", MESSAGE, **{"Content-Encoding": coding})
+    problem(answer, 415, "media_type")
