@@ -1,6 +1,7 @@
 """Every address there is, asked by everybody there can be: what each of them gets."""
 
 import re
+import uuid
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.people import invite
 from sends.models import AnomalyKind, Role, Tenant, Token, database_now
 from sends.reports.deadletters import grouped
+from sends.rules.keys import sha256
 from sends.rules.statuses import Status
 from tests.factories import (
     make_agent_at,
@@ -154,6 +156,11 @@ class World(NamedTuple):
             return f"/login/password/{values['person_id'].hex}-no-such-key/"
         return "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda found: str(values[found[1]]), route)
 
+    def nowhere(self) -> "World":
+        """The same with ids that there never were."""
+        missing = {name: _another(value) for name, value in self.values.items()}
+        return World(self.tenant, missing)
+
     def client(self, who: Role | str, **options: Any) -> Client:
         client = Client(**options)
         if isinstance(who, Role):
@@ -161,6 +168,12 @@ class World(NamedTuple):
         elif who == "a stranger":
             sign_in(client, make_person(make_tenant(), Role.ADMIN))
         return client
+
+
+def _another(value: Any) -> Any:
+    if isinstance(value, int):
+        return value + 1_000_000
+    return uuid.uuid4() if isinstance(value, uuid.UUID) else sha256(str(value).encode())
 
 
 SETTLING = ("/replay/", "/ask-provider/", "/mark-", "/confirm-")
@@ -220,6 +233,43 @@ def test_everybody_gets_what_the_table_says(world, route):
             assert_guarded(answer, route)
             if not isinstance(who, Role):
                 assert OURS.encode() not in answer.getvalue(), (method, who)
+
+
+IN_A_TENANT = [r for r in TABLE if not r.startswith(("api/", "webhooks/", "healthz"))]
+
+
+@pytest.mark.parametrize("route", IN_A_TENANT)
+def test_the_tenant_before_an_address_changes_only_who_is_let_in(world, route):
+    address = world.address(route)
+    within = f"/t/{world.tenant.slug}{address}"
+    for who in (Role.ADMIN, "nobody"):
+        client = world.client(who)
+        assert client.get(within).status_code == client.get(address).status_code, who
+    alone = ("login/", "logout/", "account/", "invitation/", "parts/", "^")  # no tenant's own
+    if not route.startswith((*alone, "live/")):
+        get = TABLE[route][0]
+        assert world.client("a stranger").get(within).status_code == (405 if get == "405" else 404)
+
+
+IDS = [r for r in IN_A_TENANT if "<" in r and not r.startswith(("login/", "invitation/", "^"))]
+
+
+@pytest.mark.parametrize("route", IDS)
+def test_what_is_another_tenants_answers_as_what_is_not(world, route):
+    client = world.client("a stranger")
+    for method in ("GET", "POST"):
+        theirs, missing = (
+            client.generic(method, address, headers={"X-Request-ID": "the-same"})
+            for address in (world.address(route), world.nowhere().address(route))
+        )
+        assert theirs.status_code == missing.status_code
+        assert without_ids(theirs.text) == without_ids(missing.text)
+
+
+def without_ids(page: str) -> str:
+    """The page but for what it was asked for, the values of its fields, and times."""
+    asked = r"[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f-]{27}"
+    return re.sub(rf'{asked}|\svalue="[^"]*"|<time.*?</time>', "", page, flags=re.DOTALL)
 
 
 def assert_guarded(answer, route):
