@@ -14,7 +14,8 @@ SENDS = ROOT / "sends"
 # `providers` only the registry, and no other door.
 BELOW = {"conf", "logs", "rules", "models", "providers.registry", "reports", "lifecycle"}
 DOORS = (
-    *("api", "webhooks", "dashboard", "signin", "templatetags", "health", "access_log", "errors", "headers"),
+    *("api", "webhooks", "dashboard", "signin", "templatetags", "health"),
+    *("access_log", "errors", "headers"),
     *("tasks", "broker", "schedule", "checks", "guard", "management"),
 )
 ROOMS: dict[str, set[str]] = {

@@ -182,7 +182,7 @@ def when(context: Mapping[str, Any], value: datetime | None, style: str = "ago")
         '<time datetime="{}" title="{} UTC"{}>{}</time>',
         value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         dateformat.format(value.astimezone(UTC), "j M Y, H:i:s"),
-        mark_safe(" data-ago" if grows else ""),  # the script keeps these up to date
+        mark_safe(" data-ago") if grows else "",  # the script keeps these up to date
         STYLES[style](timezone.localtime(value), timezone.localtime(now)),
     )
 
