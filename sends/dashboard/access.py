@@ -13,6 +13,7 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.shortcuts import render, resolve_url
 from django.utils.cache import add_never_cache_headers, patch_vary_headers
 
@@ -21,7 +22,7 @@ from sends.dashboard.requests import go_to, htmx_of, page_of, wants_fragment
 from sends.dashboard.tenancy import named_tenant, within
 from sends.models import Membership, Person, Role, Tenant
 
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 
 class MemberRequest(HttpRequest):
@@ -41,7 +42,7 @@ def for_role(role: Role) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             response = _answer(view, role, request, *args, **kwargs)
             patch_vary_headers(response, ["HX-Request"])
             return response
@@ -59,7 +60,7 @@ def confirmed(view: View) -> View:
     """
 
     @wraps(view)
-    def guarded(request: MemberRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def guarded(request: MemberRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
             return _known(request) or view(request, *args, **kwargs)
         except ReauthenticationRequired:
@@ -103,7 +104,7 @@ def kept_by_no_cache(
 
 def _answer(
     view: View, role: Role, request: HttpRequest, *args: Any, **kwargs: Any
-) -> HttpResponse:
+) -> HttpResponseBase:
     if not request.user.is_authenticated:
         return go_to(
             request, f"{resolve_url('account_login')}?{urlencode({'next': page_of(request)})}"
