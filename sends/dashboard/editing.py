@@ -7,7 +7,10 @@ from typing import Any
 from django import forms
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
+from django.template.defaultfilters import filesizeformat
 from django.urls import path, reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_http_methods
 
 from sends.conf import conf
@@ -21,9 +24,10 @@ from sends.lifecycle.obstacles import refuse_out, refuse_purged, why_decided
 from sends.lifecycle.refusals import Refused
 from sends.models import Role, SendIntent, database_now
 from sends.rules.differences import compare, written
-from sends.rules.payloads import Mailbox, Message, content_digest
+from sends.rules.payloads import Attachment, Mailbox, Message, content_digest
 from sends.rules.proposals import WrongProposal, parse
 from sends.rules.statuses import Status
+from sends.templatetags.outbox import visible
 
 BOXES = ("to", "cc", "bcc")
 MOST_LINES = 8  # of addresses that are shown without scrolling
@@ -73,6 +77,12 @@ class Editor(Deciding):
             self.fields[name].help_text = "One address a line."
             lines = str(self[name].value() or "").count("\n") + 1
             self.fields[name].widget.attrs["rows"] = min(lines, MOST_LINES)
+        if base.attachments:
+            self.fields["attachments"] = forms.MultipleChoiceField(
+                required=False,
+                widget=forms.CheckboxSelectMultiple,
+                choices=[(str(place), _named(one)) for place, one in enumerate(base.attachments)],
+            )
 
     def clean(self) -> dict[str, Any]:
         given = super().clean() or {}
@@ -105,7 +115,15 @@ class Editor(Deciding):
             subject=typed.subject,
             text=typed.text,
             html=typed.html,
+            attachments=self._picked(given, typed.html),
         )
+
+    def _picked(self, given: dict[str, Any], html: str | None) -> tuple[Attachment, ...]:
+        picked = set(given.get("attachments", ()))
+        kept = [one for place, one in enumerate(self.base.attachments) if str(place) in picked]
+        if not html and any(one.inline for one in kept):
+            self.add_error("attachments", "Some are part of the HTML: leave them out, or keep it")
+        return tuple(kept)
 
     def _complain(self, wrong: WrongProposal) -> None:
         for error in wrong.errors:
@@ -129,6 +147,12 @@ def _body(typed: str, before: str | None) -> str | None:
     if before is None:
         return typed or None
     return before if typed == before.replace("\r\n", "\n") else typed or None
+
+
+def _named(attachment: Attachment) -> SafeString:
+    where = ", in the HTML" if attachment.inline else ""
+    size = filesizeformat(attachment.size)
+    return format_html("{} ({}{})", visible(attachment.filename), size, where)
 
 
 def _kept(before: tuple[Mailbox, ...], typed: tuple[Mailbox, ...]) -> tuple[Mailbox, ...]:
@@ -191,6 +215,7 @@ def _typed(intent: SendIntent, base: Message) -> dict[str, Any]:
         "subject": base.subject,
         "text": base.text or "",
         "html": base.html or "",
+        "attachments": [str(place) for place in range(len(base.attachments))],
     }
 
 
@@ -202,8 +227,10 @@ def _compared(
     parts = compare(base, message)
     changes = sum(part.changes for part in parts)
     was_replaced = form.cleaned_data["digest"] != intent.digest
-    seen = {"compared": content_digest(message) if changes else "", "digest": intent.digest}
-    again = Editor({**{name: form.data.get(name) for name in form.fields}, **seen}, base=base)
+    data = request.POST.copy()
+    data["compared"] = content_digest(message) if changes else ""
+    data["digest"] = intent.digest
+    again = Editor(data, base=base)
     again.is_valid()
     return _page(
         request,

@@ -1,5 +1,6 @@
 """Writing a new email in the thread of one that is out, or may be."""
 
+from dataclasses import replace
 from typing import Any
 
 from django import forms
@@ -74,14 +75,19 @@ FORGOTTEN = Note(
 
 
 def _begun(intent: SendIntent) -> Message | None:
-    """The follow-up as it begins: to the same people, in the thread, with nothing said yet."""
+    """The follow-up as it begins: to the same people, in the thread, with nothing said yet.
+
+    What was attached is offered, and is not attached again unless the person ticks it.
+    """
     before = Email(intent).message
     if before is None:
         return None
     subject = before.subject
     if not subject.lower().startswith("re:"):
         subject = f"Re: {subject}"
-    return Message(before.sender, before.to, before.cc, before.bcc, before.reply_to, subject)
+    beside = tuple(one for one in before.attachments if not one.inline)
+    begun = Message(before.sender, before.to, before.cc, before.bcc, before.reply_to, subject)
+    return replace(begun, attachments=beside)
 
 
 def _typed(base: Message) -> dict[str, Any]:

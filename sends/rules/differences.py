@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from sends.rules.payloads import Mailbox, Message
+from sends.rules.payloads import Attachment, Mailbox, Message
 
 WORD = re.compile(r"\s+|\w+|[^\w\s]")
 # A body of HTML is often one line: between two tags is where it is cut.
 LINES = re.compile(r"\n|(?<=>)(?=<)")
 # Comparing takes the product of both lengths; beyond this a stretch counts as replaced.
 MOST_PAIRS = 4_000_000
+LABELS = ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Plain text", "HTML", "Attachments")
 AROUND = 2  # lines shown before and after a change
 FEW = 3  # lines that are not worth leaving out
 
@@ -43,10 +44,7 @@ class Part(NamedTuple):
 
 def compare(before: Message, after: Message) -> list[Part]:
     """Every part that both or one of them has; a part that stayed the same has no changes."""
-    pairs = [
-        (label, lines_of(before, label), lines_of(after, label))
-        for label in ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Plain text", "HTML")
-    ]
+    pairs = [(label, lines_of(before, label), lines_of(after, label)) for label in LABELS]
     return [_part(label, old, new) for label, old, new in pairs if old or new]
 
 
@@ -60,10 +58,19 @@ def lines_of(message: Message, label: str) -> list[str]:
     }
     if label in boxes:
         return [written(box) for box in boxes[label]]
+    if label == "Attachments":
+        return [_file(one) for one in message.attachments]
     if label == "Subject":
         return [message.subject]
     body = message.text if label == "Plain text" else message.html
     return [] if body is None else LINES.split(body.replace("\r\n", "\n"))
+
+
+def _file(one: Attachment) -> str:
+    """An attachment in a line: two that differ in anything differ here."""
+    shown = f" (in the HTML as {one.content_id})" if one.inline else f" ({one.content_id})"
+    where = shown if one.content_id else ""
+    return f"{one.filename}{where}: {one.content_type}, {one.size} bytes, SHA-256 {one.sha256}"
 
 
 def written(box: Mailbox) -> str:

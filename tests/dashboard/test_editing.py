@@ -6,8 +6,10 @@ import uuid
 import pytest
 
 from sends.lifecycle import editing, review
+from sends.lifecycle.intake import propose
 from sends.models import Payload, Role, SendIntent
 from sends.rules.payloads import thaw
+from sends.rules.proposals import parse
 from sends.rules.statuses import Status
 from tests.factories import make_agent_at, make_intent, make_person
 
@@ -74,6 +76,42 @@ def test_the_form_holds_the_email_as_it_is(client, intent, person):
     assert "customer@example.org" in page
     assert "&lt;p&gt;Due on 9 October.&lt;/p&gt;" in page
     assert intent.digest in page
+
+
+def test_attachments_stay_unless_somebody_takes_them_off(client, agent, person):
+    intent = make_intent(agent, html=HTML, files={"a.pdf": b"a", "b<i>\u202e.pdf": b"b"})
+    page = client.get(url(intent)).text
+    assert page.count('name="attachments"') == page.count(" checked>") == 2
+    assert "b&lt;i&gt;<" in page
+
+    save(client, intent, text="Both.", attachments=["0", "1"])
+    both = latest(intent)
+    save(client, both, text="Both.", attachments=["1"])
+    one = latest(intent)
+
+    assert message_of(both).attachments == message_of(intent).attachments
+    assert message_of(one).attachments == message_of(intent).attachments[1:]
+    assert one.attachment_uses.count() == 1
+
+
+def test_taking_off_an_attachment_is_compared_like_everything_else(client, agent, person):
+    intent = make_intent(agent, text="Due on 9 October.", html=HTML, files={"a.pdf": b"a"})
+    page = client.post(url(intent), fields(intent)).text
+    assert "1 change · new key" in page
+    assert re.search(r"<del>.*a\.pdf", page)
+
+
+def test_what_the_html_shows_goes_with_it(client, agent, person):
+    logo = {"filename": "l.png", "content_type": "image/png", "content_base64": ""}
+    inline = logo | {"content_id": "l", "inline": True}
+    document = {"action_key": "k", "to": "jo@example.org", "html": HTML, "attachments": [inline]}
+    intent = propose(parse(document), agent=agent).intent
+
+    page = client.post(url(intent), fields(intent, html="", text="Hi", attachments=["0"]))
+
+    assert page.status_code == 422
+    assert "Some are part of the HTML" in page.text
+    assert latest(intent) == intent
 
 
 def test_the_first_post_compares_and_saves_nothing(client, intent, person):

@@ -60,6 +60,19 @@ def test_it_begins_to_the_same_people_in_the_same_thread(client, out):
     assert 'value="Re: Your order 7731"' in text
 
 
+def test_what_was_attached_is_offered_and_not_sent_again_by_itself(client, agent, out):
+    out = make_intent(agent, status=Status.SUBMITTED, files={"a.pdf": b"a", "b.pdf": b"b"})
+    page = client.get(url(out)).text
+    assert page.count('name="attachments"') == 2
+    assert " checked" not in page
+
+    write(client, out)
+    assert thaw(bytes(newest().payload.body)).message.attachments == ()
+    write(client, out, data={"attachments": ["1"]})
+    [one] = thaw(bytes(newest().payload.body)).message.attachments
+    assert one.filename == "b.pdf"
+
+
 def test_it_is_a_new_message_linked_both_ways_and_needs_approval(client, out):
     answer = write(client, out)
     created = newest()

@@ -1,10 +1,13 @@
 """Two versions compared: nothing that changed is left out, nothing that did not is marked."""
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sends.rules.differences import Piece, compare
-from sends.rules.payloads import Mailbox, Message
+from sends.rules.payloads import Attachment, Mailbox, Message
 
 
 def message(**fields):
@@ -36,6 +39,25 @@ def test_an_added_recipient_is_a_line_of_its_own():
         ([Piece("a@example.org", False)], [Piece("a@example.org", False)]),
         (None, [Piece("b@example.org", True)]),
     ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"filename": "Offer.pdf"},
+        {"content_type": "application/octet-stream"},
+        {"size": 8},
+        {"sha256": "b" * 64},
+        {"content_id": "x"},
+        {"inline": False},
+    ],
+)
+def test_nothing_of_an_attachment_changes_unseen(change):
+    file = Attachment("offer.pdf", "application/pdf", 7, "a" * 64, "offer", inline=True)
+    before, after = message(attachments=(file,)), message(attachments=(replace(file, **change),))
+    assert part(before, after, "Attachments").changes == 1
+    assert part(before, before, "Attachments").changes == 0
+    assert part(before, message(), "Attachments").changes == 1
 
 
 def test_a_part_that_one_version_lacks_is_all_new():
