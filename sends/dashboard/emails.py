@@ -13,6 +13,7 @@ from sends.rules.differences import Part, compare, written
 from sends.rules.lookalikes import why_mistaken
 from sends.rules.markup import Link, links_in, remote_images_in
 from sends.rules.payloads import Frozen, Mailbox, Message, thaw
+from sends.rules.statuses import Hold, holds_in
 
 MANY = 5  # recipients, beyond which a person should look twice
 TABS = {"html": "HTML", "text": "Plain text", "changes": "Changes", "headers": "Headers"}
@@ -169,11 +170,21 @@ class Email:
     def checks(self) -> list[Check]:
         """What is true now and worth a look. Whether it may be approved is asked again then."""
         return [
+            *self._about_a_restore(),
             *self._about_recipients(),
             *self._about_domains(),
             *self._about_links(),
             *self._about_attachments(),
         ]
+
+    def _about_a_restore(self) -> Iterator[Check]:
+        if Hold.RESTORED in holds_in(self.intent.holds):
+            yield Check(
+                "bad",
+                "It may have been sent already",
+                "The database was restored from a backup. What is approved goes out only once an"
+                " operator has looked at the provider and released it.",
+            )
 
     def _about_recipients(self) -> Iterator[Check]:
         sent_before = Delivery.objects.filter(

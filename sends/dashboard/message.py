@@ -21,11 +21,11 @@ from sends.dashboard.requests import number_in, wants_fragment
 from sends.dashboard.states import chips_of
 from sends.dashboard.story import Story, story_of
 from sends.dashboard.timeline import Entry, Part, timeline_of
-from sends.lifecycle import cancelling, requeue, resolve, results
+from sends.lifecycle import cancelling, requeue, resolve, restores, results
 from sends.lifecycle.accounts import contract_of
 from sends.lifecycle.refusals import Refused
 from sends.models import Membership, Role, SendIntent, database_now, new_id
-from sends.rules.statuses import UNFINISHED, Status
+from sends.rules.statuses import UNFINISHED, Hold, Status, holds_in
 
 
 @require_safe
@@ -148,6 +148,10 @@ class Actions:
         self.membership = membership
 
     @property
+    def has_content(self) -> bool:
+        return self.intent.purged_at is None
+
+    @property
     def operate(self) -> bool:
         return self.membership.may(Role.OPERATOR)
 
@@ -167,6 +171,7 @@ class Actions:
         return (
             self.intent.status in EDITABLE
             and not taken
+            and self.has_content
             and self.is_current
             and self.membership.may(Role.APPROVER)
         )
@@ -175,7 +180,8 @@ class Actions:
     def follow_up(self) -> bool:
         may_be_out = self.intent.in_doubt or self.intent.accepted_at is not None
         sending = self.intent.status == Status.IN_FLIGHT
-        return (may_be_out or sending) and self.membership.may(Role.APPROVER)
+        said = self.has_content and (may_be_out or sending)
+        return said and self.membership.may(Role.APPROVER)
 
     @property
     def cancel(self) -> bool:
@@ -186,6 +192,12 @@ class Actions:
             and self.is_current
             and self.membership.may(Role.OPERATOR)
         )
+
+    @property
+    def release(self) -> bool:
+        """From the hold that a restore has put on it."""
+        is_held = Hold.RESTORED in holds_in(self.intent.holds)
+        return is_held and self.is_current and self.membership.may(Role.OPERATOR)
 
     @property
     def retry_now(self) -> bool:
@@ -199,7 +211,8 @@ class Actions:
     @property
     def resend(self) -> bool:
         dead = self.intent.status == Status.DEAD_LETTER and self.intent.accepted_at is None
-        return dead and self.is_current and self.membership.may(Role.OPERATOR)
+        may = self.is_current and self.membership.may(Role.OPERATOR)
+        return dead and self.has_content and may
 
     @property
     def dead_letter(self) -> bool:
@@ -257,6 +270,26 @@ def cancel(request: MemberRequest, number: int) -> HttpResponse:
     explains = "It is not sent, and its agent can read why. That cannot be undone."
     did = f"#{number} is not sent."
     return _with_reason(request, number, asked, explains, "cancel", cancelling.cancel, did)
+
+
+@require_http_methods(["GET", "POST"])
+@for_role(Role.OPERATOR)
+def release(request: MemberRequest, number: int) -> HttpResponse:
+    asked = Asked(
+        f"Release #{number}",
+        WHY,
+        "Release it",
+        "Releasing…",
+        "is-main",
+        "play",
+        reverse("dashboard:message", args=[number]),
+    )
+    explains = (
+        "The database was restored from a backup, and this email may have been sent in the time "
+        "that it has forgotten. Look at the provider first; say as the reason where you looked."
+    )
+    did = f"#{number} is released."
+    return _with_reason(request, number, asked, explains, "release", restores.release, did)
 
 
 @require_http_methods(["GET", "POST"])
@@ -347,5 +380,6 @@ urlpatterns = [
     path("messages/<int:number>/v/<int:version>/", message, name="message_version"),
     path("messages/<int:number>/retry-now/", retry_now, name="retry_now"),
     path("messages/<int:number>/cancel/", cancel, name="cancel"),
+    path("messages/<int:number>/release/", release, name="release"),
     path("messages/<int:number>/resend/", resend, name="resend"),
 ]

@@ -278,6 +278,7 @@ AUDITED = {
     "resend": ("move", "send", "Sent again as a new version"),
     "close": ("rest", "done", "Closed"),
     "reopen": ("rest", "undo", "Opened again"),
+    "release": ("move", "play", "Released, after a restore"),
     "follow_up": ("rest", "mail", "Follow-up written"),
 }
 

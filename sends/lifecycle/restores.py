@@ -212,7 +212,7 @@ def release(
             raise NotPossible(
                 "What was restored is still being looked after: manage.py doctor --after-restore"
             )
-        clear_hold(Hold.RESTORED, pk=intent.pk)
+        clear_hold(Hold.RESTORED, action=intent.action_id)  # a version of it is held like the last
         intent.holds &= ~HELD
         audit.record_about(intent, actor=person, verb="release", reason=reason, now=now)
     return intent

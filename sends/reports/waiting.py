@@ -35,6 +35,8 @@ def why_not_yet_of(intents: Iterable[SendIntent], now: datetime) -> dict[uuid.UU
 
 def _why(intent: SendIntent, off: dict[uuid.UUID, Switch], now: datetime) -> Waiting | None:
     match Status(intent.status):
+        case Status.AWAITING_APPROVAL | Status.CHANGES_REQUESTED if _is_restored(intent):
+            return Waiting(Hold.RESTORED.label, intent.decide_by)
         case Status.AWAITING_APPROVAL:
             return _undecided(intent)
         case Status.CHANGES_REQUESTED:
@@ -48,6 +50,10 @@ def _why(intent: SendIntent, off: dict[uuid.UUID, Switch], now: datetime) -> Wai
         case Status.QUEUED | Status.RETRY_SCHEDULED:
             return _held(intent, off) or _scheduled(intent, now)
     return None
+
+
+def _is_restored(intent: SendIntent) -> bool:
+    return Hold.RESTORED in holds_in(intent.holds)
 
 
 def _undecided(intent: SendIntent) -> Waiting:

@@ -11,7 +11,7 @@ from sends.lifecycle import cancelling, editing, review
 from sends.lifecycle.halts import halt_run, turn_off
 from sends.models import Approval, Payload, Role, SendIntent, Suppression, Verdict
 from sends.rules.payloads import thaw
-from sends.rules.statuses import Status
+from sends.rules.statuses import HOLD_BITS, Hold, Status
 from tests.factories import (
     make_account,
     make_agent,
@@ -585,3 +585,11 @@ def test_who_decides_the_same_email_in_two_windows_is_told_so(client, agent, per
     answer = post(client, intent, "approve", htmx=True)
     assert answer.status_code == 409
     assert "You decided this already" in answer.text
+
+
+def test_what_a_restore_holds_says_that_it_may_have_been_sent(client, agent, person):
+    intent = make_intent(agent, holds=HOLD_BITS[Hold.RESTORED])
+    page = client.get(f"/approvals/{number(intent)}/").text
+    assert "It may have been sent already" in page
+    assert post(client, intent, "approve").status_code == 302
+    assert status(intent) == Status.QUEUED

@@ -23,7 +23,7 @@ from sends.models import (
     database_now,
 )
 from sends.rules.outcomes import Outcome
-from sends.rules.statuses import DeliveryState, Status
+from sends.rules.statuses import HOLD_BITS, DeliveryState, Hold, Status
 from tests.factories import (
     make_agent_at,
     make_attempt,
@@ -364,6 +364,23 @@ def test_what_was_replaced_meanwhile_is_not_cancelled(client, agent, operator):
     assert answer.status_code == 409
     assert "version 2" in answer.text
     assert fresh(second).status == Status.QUEUED
+
+
+def test_what_a_restore_holds_is_released_with_a_reason(client, agent, operator):
+    intent = make_intent(agent, holds=HOLD_BITS[Hold.RESTORED])
+    page = client.get(url(intent)).text
+    assert "restored from a backup" in page
+    assert url(intent, "release") in page
+    assert "Look at the provider first" in client.get(url(intent, "release")).text
+
+    answer = post(client, intent, "release", {"reason": "not in the provider's log"})
+
+    assert answer["Location"] == url(intent)
+    assert fresh(intent).holds == 0
+    page = client.get(url(intent)).text
+    assert url(intent, "release") not in page
+    assert "Released, after a restore" in page
+    assert post(client, intent, "release", {"reason": "again"}).status_code == 409
 
 
 def test_a_retry_is_made_now(client, agent, operator):

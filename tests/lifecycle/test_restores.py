@@ -1,13 +1,14 @@
 """A restored or copied database is noticed and stops; what it forgot may have been sent."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
 
 from sends.conf import conf
-from sends.lifecycle import beats, claim, folder, resolve, restores, review
+from sends.lifecycle import beats, claim, folder, resolve, restores, review, versions
 from sends.lifecycle.folder import Memory
 from sends.lifecycle.refusals import Invalid, NotAllowed, NotPossible
 from sends.models import (
@@ -26,6 +27,7 @@ from sends.models import (
 )
 from sends.models.home import home_of
 from sends.rules.outcomes import Outcome
+from sends.rules.payloads import thaw
 from sends.rules.statuses import HOLD_BITS, Hold, Status
 from tests.factories import make_agent_at, make_attempt, make_intent, make_person
 
@@ -452,3 +454,24 @@ def test_nothing_is_released_before_everything_is_marked(restored: Installation)
     operator = make_person(intent.tenant, Role.OPERATOR)
     with pytest.raises(NotPossible, match="still being looked after"):
         restores.release(intent.pk, person=operator, reason="looked")
+
+
+def test_the_next_version_is_held_like_the_one_before_until_it_is_released(
+    restored: Installation,
+) -> None:
+    first = make_intent(now=before())
+    approver = make_person(first.tenant, Role.APPROVER)
+    operator = make_person(first.tenant, Role.OPERATOR)
+    restores.after_restore(by="test")
+    message = thaw(bytes(first.payload.body)).message
+
+    second = versions.create_version(
+        first.action, replace(message, subject="Corrected"), author=approver, now=database_now()
+    )
+
+    assert second.holds == HELD
+    restores.release(second.pk, person=operator, reason="not in the provider's log")
+    third = versions.create_version(
+        first.action, replace(message, subject="Again"), author=approver, now=database_now()
+    )
+    assert third.holds == 0
