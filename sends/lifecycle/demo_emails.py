@@ -1,5 +1,6 @@
 """What the demonstration's agents propose: the emails, as documents of the agents' door."""
 
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from typing import Any
@@ -69,7 +70,9 @@ def order_delay(order: str, to: str, items: str, *, hours: str) -> dict[str, Any
     )
 
 
-def refund(invoice: str, to: str, amount: str, template: str, why: str) -> dict[str, Any]:
+def refund(
+    invoice: str, to: str, amount: str, template: str, why: str, **more: Any
+) -> dict[str, Any]:
     return email(
         f"refund-{invoice}",
         to=to,
@@ -93,6 +96,7 @@ def refund(invoice: str, to: str, amount: str, template: str, why: str) -> dict[
         template=template,
         context={"invoice": invoice, "amount": amount},
         reason=f"The refund of {amount} was booked after the return was received.",
+        **more,
     )
 
 
@@ -146,6 +150,32 @@ def appointment(number: int, to: str, when: str) -> dict[str, Any]:
         context={"appointment": number},
         reason="The technician reported sick; the planner proposed the next free time.",
     )
+
+
+def attached_page(filename: str, *lines: str) -> dict[str, str]:
+    """A PDF of one page as an attachment."""
+    shown = "T* ".join(f"({line}) Tj " for line in lines)
+    text = f"BT /F 14 Tf 60 760 Td 22 TL {shown}ET"
+    objects = (
+        "<< /Type /Catalog /Pages 2 0 R >>",
+        "<< /Type /Pages /Kids [3 0 R] /Count 1 /MediaBox [0 0 595 842] >>",
+        "<< /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> >>",
+        f"<< /Length {len(text)} >>\nstream\n{text}\nendstream",
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    )
+    body, places = "%PDF-1.4\n", []
+    for number, content in enumerate(objects, 1):
+        places.append(f"{len(body):010} 00000 n \n")
+        body += f"{number} 0 obj\n{content}\nendobj\n"
+    body += (
+        f"xref\n0 {len(places) + 1}\n0000000000 65535 f \n{''.join(places)}"
+        f"trailer\n<< /Size {len(places) + 1} /Root 1 0 R >>\nstartxref\n{len(body)}\n%%EOF\n"
+    )
+    return {
+        "filename": filename,
+        "content_type": "application/pdf",
+        "content_base64": b64encode(body.encode("ascii")).decode("ascii"),
+    }
 
 
 # By agent, in the order in which they are proposed.
@@ -213,6 +243,14 @@ AWAITING: tuple[tuple[str, dict[str, Any]], ...] = (
             "1,240.00 EUR",
             "refund",
             "the shelves you returned arrived here on Monday",
+            attachments=[
+                attached_page(
+                    "credit-note-2026-0881.pdf",
+                    "Example Store",
+                    "Credit note for invoice 2026-0881",
+                    "4 shelves, returned: 1,240.00 EUR",
+                )
+            ],
         ),
     ),
     (
