@@ -235,9 +235,8 @@ def _restore_at(made_at: datetime | None) -> Restore:
     if restore is None:
         if made_at is None:
             last = Restore.objects.order_by("settled_at").last()
-            looked_after = (
-                f" since the one looked after at {moment(last.settled_at)}" if last else ""
-            )
+            when = last.settled_at if last else None
+            looked_after = f" since the one looked after at {moment(when)}" if when else ""
             raise NotPossible(
                 f"No restore was noticed{looked_after}. If this database was put back all the same,"
                 " say when it was copied: --backup-made-at 2026-11-30T22:00Z"

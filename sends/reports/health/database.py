@@ -77,7 +77,7 @@ def restored_or_copied() -> Iterator[Finding]:
             f"This database was restored or copied: {restore.get_kind_display()}. What it takes"
             f" for unsent may have been sent since {restore.made_at:%Y-%m-%d %H:%M} UTC; nothing"
             " is sent until somebody has looked.",
-            f"Run: manage.py doctor --after-restore{otherwise}",
+            f"Run `manage.py doctor --after-restore`.{otherwise}",
         )
     elif Installation.objects.filter(backup_at__isnull=False).exists():
         yield warning(
