@@ -6,6 +6,7 @@ from datetime import datetime
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.template.loader import render_to_string
 from django.urls import path
 from django.views.decorators.http import require_safe
@@ -29,7 +30,7 @@ MOST_ROWS = 200
 
 
 @require_safe
-def live(request: HttpRequest) -> HttpResponse:
+def live(request: HttpRequest) -> HttpResponseBase:
     """Polled by every open page. Who is no longer signed in is told so, and keeps the page."""
     if not request.user.is_authenticated:
         return HttpResponse(status=401)

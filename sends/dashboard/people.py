@@ -12,7 +12,7 @@ from django.urls import path
 from django.views.decorators.http import require_POST, require_safe
 
 from sends.conf import conf
-from sends.dashboard.access import MemberRequest, confirmed, for_role, with_second_factor
+from sends.dashboard.access import MemberRequest, View, confirmed, for_role, with_second_factor
 from sends.lifecycle import letters
 from sends.lifecycle import people as steps
 from sends.lifecycle.refusals import Refused
@@ -137,7 +137,7 @@ def new_password(request: MemberRequest, person_id: uuid.UUID) -> HttpResponse:
     return _person(request, membership, link=link)
 
 
-def _deciding(step: Step, done: str) -> Callable[..., HttpResponse]:
+def _deciding(step: Step, done: str) -> View:
     """A view that takes one step about a person, and says what it did."""
 
     @require_POST
