@@ -201,7 +201,7 @@ class _Message:
         if self.size > MAX_BYTES:
             self.lines.clear()
         else:
-            self.lines.append(line[1:] if QUOTED.match(line) else line)
+            self.lines.append(line[1:] if line[:1] == b">" and QUOTED.match(line) else line)
 
     def item(self, name: str) -> Item:
         place = f"{name}:{self.line}"

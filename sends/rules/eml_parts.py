@@ -6,6 +6,7 @@ from email import errors
 from email.message import EmailMessage
 from email.parser import BytesParser
 from email.policy import default as email_policy
+from functools import cached_property
 from html import unescape
 from typing import Any, cast
 from urllib.parse import unquote
@@ -47,7 +48,7 @@ class Part(EmailMessage):
     The parser would take that one apart, and put together again it may be another.
     """
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return super().get_content_type()
 

@@ -13,9 +13,15 @@ import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
 
-from sends.models import Action, Agent, SendIntent
+from sends.lifecycle import worker
+from sends.models import Action, Agent, Sender, SendIntent
+from sends.rules.eml import read_email
+from sends.rules.keys import sha256
+from sends.rules.proposals import parse
 from tests.factories import make_account, make_agent, make_agent_at, make_sender, make_tenant
 from tests.promises.stage import await_that
+from tests.rules.test_eml import TAKEN
+from tests.sending import make_agent_of, sandbox_with
 
 CORPUS = Path(__file__).parent.parent / "corpus" / "eml"
 
@@ -167,6 +173,63 @@ def test_what_comes_from_a_file_controls_no_terminal(agent: Agent, tmp_path: Pat
     _, _, err = submit(file)
     assert err
     assert all(letter.isprintable() for said in err for letter in said)
+
+
+# What arrives
+
+
+def test_what_emails_say_is_what_the_provider_gets() -> None:
+    with sandbox_with("replay") as sandbox:
+        tenant = make_tenant(approvals=0)
+        account = make_agent_of(sandbox, tenant).sender.account  # type: ignore[union-attr]
+        sender = make_sender(account, address="support@mail.example.com", name="Support")
+        agent = make_agent(sender)
+        assert submit(CORPUS, "--agent", agent.slug)[1][0].startswith("42 emails: 15 taken, ")
+        assert worker.drain() == 15
+
+        got = {message["tag"]: message["digest"] for message in sandbox.journal()}
+    expected = {}
+    for name in TAKEN.keys() - {"only-bcc"}:  # the sandbox wants somebody in To
+        document = read_email((CORPUS / f"{name}.eml").read_bytes()).document
+        intent = SendIntent.objects.get(action__action_key=document["action_key"])
+        expected[intent.pk.hex] = request_digest(document, intent, sender)
+    assert got == expected
+
+
+def request_digest(document: dict[str, Any], intent: SendIntent, sender: Sender) -> str:
+    """SHA-256 of the one request that says what the document says (sends/sandbox/README.md)."""
+    proposal = parse(document)  # which writes domains in ASCII
+    boxes = {
+        name: [_said(box.model_dump()) for box in getattr(proposal, name)]
+        for name in ("to", "cc", "bcc", "reply_to")
+    }
+    thread = {
+        "In-Reply-To": document.get("in_reply_to"),
+        "References": " ".join(document.get("references", [])),
+    }
+    files = [
+        {
+            **{k: v for k, v in file.items() if k in ("filename", "content_type", "content_id")},
+            "content": file["content_base64"],
+            "disposition": "inline" if file.get("inline") else "attachment",
+        }
+        for file in document.get("attachments", [])
+    ]
+    body = {
+        "from": {"address": sender.address, "name": sender.name},
+        **boxes,
+        "subject": document.get("subject", ""),
+        "headers": document["headers"] | _said(thread),
+        **{k: document[k] for k in ("text", "html") if k in document},
+        **({"attachments": files} if files else {}),
+        "message_id": intent.message_id,
+        "tag": intent.pk.hex,
+    }
+    return sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode())
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
 # A process that ends in the middle
