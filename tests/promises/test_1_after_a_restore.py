@@ -134,3 +134,22 @@ def test_a_restored_backup_sends_nothing_twice(
             await_that(lambda: SendIntent.objects.get(pk=due.pk).status == S.SUBMITTED)
     after.kill_all()
     assert Counter(message["tag"] for message in stage.sandbox.journal()) == taken
+
+
+def test_workers_that_are_killed_and_start_again_are_no_restore(
+    stage: Stage, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for number in range(2):
+        intent = stage.approved()
+        beat = folder / "worker.beat"
+        beat.unlink(missing_ok=True)
+        worker = stage.worker(data_dir=folder)
+        worker.is_working()
+        await_that(at_rest)
+        worker.kill_all()
+        intent.refresh_from_db()
+        assert intent.status == S.SUBMITTED, number
+    assert not Restore.objects.exists()
+    assert not is_paused()

@@ -70,10 +70,10 @@ class Command(BaseCommand):
             raise CommandError(refused.words) from None
         self.stdout.write(
             f"The backup is taken to be of {moment(settled.made_at)}.\n"
-            f"{settled.uncertain} emails may have been sent since: they are uncertain now, and an"
-            " operator settles each.\n"
-            f"{settled.held} emails await a decision and may have been sent since: they are held"
-            " until an operator has looked and released them.\n"
+            f"{_emails(settled.uncertain)} may have been sent since: now uncertain, for an operator"
+            " to settle.\n"
+            f"{_emails(settled.held)} to be decided may have been sent since: held until an"
+            " operator has looked and releases them.\n"
             'Then: manage.py resume "why sending may go on"'
         )
 
@@ -82,13 +82,17 @@ def as_text(findings: list[Finding]) -> str:
     if not findings:
         return "Nothing is wrong."
     return "\n\n".join(
-        f"{LABELS[finding.level]}  {finding.what}\n        {finding.cure}" for finding in findings
+        f"{LABELS[finding.level]:<9}{finding.what}\n{'':<9}{finding.cure}" for finding in findings
     )
 
 
 def as_json(findings: list[Finding]) -> str:
     named = [asdict(finding) | {"level": finding.level.name.lower()} for finding in findings]
     return json.dumps({"findings": named}, indent=2)
+
+
+def _emails(count: int) -> str:
+    return "1 email" if count == 1 else f"{count} emails"
 
 
 def _time(text: str) -> datetime:
