@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
 from django.db import transaction
@@ -38,6 +39,9 @@ from sends.rules.statuses import Status
 
 logger = logging.getLogger("sends.claim")
 
+# Of the requests that one drain holds in memory at a time.
+MOST_BYTES = 64_000_000
+
 
 @dataclass(frozen=True)
 class Claimed:
@@ -60,6 +64,11 @@ class Claimed:
     request: Request | None
     fault: str
     not_after: float
+
+    @property
+    def size(self) -> int:
+        """How many bytes of it lie in memory until it is settled."""
+        return len(self.request.body) if self.request is not None else 0
 
     @property
     def needs_mark(self) -> bool:
@@ -86,14 +95,15 @@ def anything_due() -> bool:
     return bool(_candidates(database_now(), 1))
 
 
-def claim(worker: str, *, at_most: int) -> list[Claimed]:
+def claim(worker: str, *, at_most: int, room: int = MOST_BYTES) -> list[Claimed]:
     """Take up to `at_most` due intents, each leased and with its attempt open.
 
+    All of them together have at most `room` bytes, unless a single one is larger.
     Of two workers that ask at once each gets other intents. Where the account has a contract
     this is the dispatch too: a repeat is harmless, so the attempt counts as on the wire from
     here on. Where it has none, `dispatch` must commit that first.
     """
-    candidates = _candidates(database_now(), at_most)
+    candidates = _fitting(_candidates(database_now(), at_most), room)
     if not candidates:
         return []
     with transaction.atomic():
@@ -171,7 +181,10 @@ def _candidates(now: datetime, at_most: int) -> list[SendIntent]:
     if installation_id() in closed or at_most < 1:
         return []
     due = SendIntent.objects.due(now).through_open_scopes(closed)
-    due = due.only("id", "tenant_id", "account_id", "sender_id", "run_id", "next_attempt_at")
+    due = due.only(
+        *("id", "tenant_id", "account_id", "sender_id", "run_id"),
+        *("next_attempt_at", "encoded_bytes"),
+    )
     on_the_wire = Counter(
         SendIntent.objects.filter(status=Status.IN_FLIGHT).values_list("account_id", flat=True)
     )
@@ -184,6 +197,16 @@ def _candidates(now: datetime, at_most: int) -> list[SendIntent]:
             found += due.filter(account_id=account_id).order_by("next_attempt_at")[:free]
     found.sort(key=lambda intent: intent.next_attempt_at or now)
     return found[:at_most]
+
+
+def _fitting(candidates: Sequence[SendIntent], room: int) -> list[SendIntent]:
+    """The first of them that fit; the very first in any case, or it would never go."""
+    sizes = accumulate(intent.encoded_bytes for intent in candidates)
+    return [
+        intent
+        for place, (intent, size) in enumerate(zip(candidates, sizes, strict=True))
+        if place == 0 or size <= room
+    ]
 
 
 def _lock_due(candidates: Iterable[SendIntent], now: datetime) -> list[SendIntent]:

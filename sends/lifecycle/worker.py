@@ -17,7 +17,7 @@ from django.db import connection
 
 from sends.conf import conf
 from sends.lifecycle import restores
-from sends.lifecycle.claim import Claimed, claim, dispatch, installation_id
+from sends.lifecycle.claim import MOST_BYTES, Claimed, claim, dispatch, installation_id
 from sends.lifecycle.folder import note_attempt, open_slot
 from sends.lifecycle.settle import settle
 from sends.lifecycle.submit import Submitted, submit
@@ -91,6 +91,7 @@ class _Drain:
         self.ends_at = time.monotonic() + SLICE.total_seconds()
         self.results: queue.SimpleQueue[Submitted] = queue.SimpleQueue()
         self.on_the_wire = 0
+        self.bytes_on_the_wire = 0
         self.made = 0
 
     def run(self) -> int:
@@ -100,7 +101,7 @@ class _Drain:
                 while True:
                     if self._is_over():
                         self.slot.close()  # another drain may start
-                    elif self.on_the_wire < conf.worker_threads and time.monotonic() >= look_at:
+                    elif self._has_room() and time.monotonic() >= look_at:
                         taken = self._start(pool)
                         look_at = 0.0 if taken else time.monotonic() + LOOK_AGAIN.total_seconds()
                     if not self.on_the_wire:
@@ -112,6 +113,9 @@ class _Drain:
                 while self.on_the_wire:
                     self._save()
 
+    def _has_room(self) -> bool:
+        return self.on_the_wire < conf.worker_threads and self.bytes_on_the_wire < MOST_BYTES
+
     def _is_over(self) -> bool:
         # When its parent is gone this process is an orphan of a cluster that was killed.
         return (
@@ -122,7 +126,11 @@ class _Drain:
 
     def _start(self, pool: ThreadPoolExecutor) -> int:
         """Claim no more than there are free threads, so that nothing claimed has to wait."""
-        claimed = claim(self.name, at_most=conf.worker_threads - self.on_the_wire)
+        claimed = claim(
+            self.name,
+            at_most=conf.worker_threads - self.on_the_wire,
+            room=MOST_BYTES - self.bytes_on_the_wire,
+        )
         if claimed:
             note_attempt(self.slot, claimed[-1].attempt_id)
         # First what counts as on the wire already: marking the others may fail.
@@ -133,6 +141,7 @@ class _Drain:
     def _send(self, pool: ThreadPoolExecutor, ready: Sequence[Claimed]) -> None:
         for claimed in ready:
             self.on_the_wire += 1
+            self.bytes_on_the_wire += claimed.size
             self.made += 1
             pool.submit(self._submit, claimed)
 
@@ -149,5 +158,6 @@ class _Drain:
                 continue
             break
         self.on_the_wire -= len(results)
+        self.bytes_on_the_wire -= sum(result.claimed.size for result in results)
         if results:
             settle(results)

@@ -278,6 +278,22 @@ def approved(intent: SendIntent) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_no_more_is_claimed_at_once_than_there_is_room_for(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SANDBOX_KEY", "sandbox_test_key")
+    claim.installation_id.cache_clear()
+    for key in ("a", "b", "c"):
+        approved(took(agent, file(b"x" * 100_000), key=key))
+
+    two = claim.claim("a worker", at_most=5, room=300_000)
+    one = claim.claim("a worker", at_most=5, room=1)  # else it would never go
+
+    assert [len(two), len(one)] == [2, 1]
+    assert all(133_000 < claimed.size < 140_000 for claimed in two + one)
+
+
+@pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("change", ["altered", "gone"])
 def test_what_is_no_longer_what_was_approved_is_an_anomaly(
     agent: Agent, change: str, monkeypatch: pytest.MonkeyPatch

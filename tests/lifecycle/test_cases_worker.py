@@ -152,11 +152,11 @@ def test_answers_are_saved_also_where_asking_for_more_fails(
     intent = queued(sandbox, "delivered")
     claim, calls = worker.claim, []
 
-    def claim_once(name: str, *, at_most: int) -> list[worker.Claimed]:
+    def claim_once(name: str, *, at_most: int, room: int) -> list[worker.Claimed]:
         calls.append(at_most)
         if len(calls) > 1:
             raise ConnectionError("the database is away")
-        return claim(name, at_most=at_most)
+        return claim(name, at_most=at_most, room=room)
 
     monkeypatch.setattr(worker, "claim", claim_once)
     sandbox.script("slow", tag=intent.pk.hex)
