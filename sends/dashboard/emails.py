@@ -237,7 +237,7 @@ class Email:
             yield Check("wait", title, f"{_some(beside)}.")
         for file in self.files:
             for oddity in file.oddities:
-                yield Check("wait", oddity.title, oddity.text)
+                yield Check("wait", f"An attachment {oddity.what}", oddity.text)
 
 
 def _in_both_forms(box: Mailbox) -> str:

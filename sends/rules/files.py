@@ -78,9 +78,9 @@ RUNS = frozenset(
 
 
 class Oddity(NamedTuple):
-    """Something about a file that a reader should know, in words."""
+    """Something about a file that a reader should know: what it is or does, and a sentence."""
 
-    title: str
+    what: str
     text: str
 
 
@@ -96,20 +96,20 @@ def oddities_of(attachment: Attachment, head: bytes) -> Iterator[Oddity]:
     if earlier and ending in RUNS:
         if any(part in OF_ENDINGS for part in earlier[1:]):
             text = f"{name} ends in .{ending}, whatever stands before it."
-            yield Oddity("An attachment hides what it is", text)
+            yield Oddity("hides what it is", text)
         else:
             text = f"{name} may run something when it is opened."
-            yield Oddity("An attachment can run", text)
+            yield Oddity("can run", text)
     elif real == PROGRAM:
-        yield Oddity("An attachment is a program", f"{name} can be run, whatever it is called.")
+        yield Oddity("is a program", f"{name} can be run, whatever it is called.")
     claims = {"name": OF_ENDINGS.get(ending) if earlier else None, "type": _of_type(attachment)}
     for said, claim in claims.items():
         if claim and attachment.size and not _agrees(claim, real):
             text = f"The {said} of {name} says {claim}; by its bytes it is {_in_words(real)}."
-            yield Oddity("An attachment is not what it says", text)
+            yield Oddity("is not what it says", text)
             break
     if not attachment.size:
-        yield Oddity("An attachment is empty", f"{name} has no bytes.")
+        yield Oddity("is empty", f"{name} has no bytes.")
 
 
 def _of_type(attachment: Attachment) -> str | None:

@@ -58,7 +58,7 @@ def test_the_first_bytes_tell(head: bytes, kind: str) -> None:
     ],
 )
 def test_nothing_is_odd_about_what_is_as_it_says(name: str, content_type: str, head: bytes) -> None:
-    assert titles(name, content_type, head) == []
+    assert oddities(name, content_type, head) == []
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_nothing_is_odd_about_what_is_as_it_says(name: str, content_type: str, h
 def test_what_a_reader_should_know(
     name: str, content_type: str, head: bytes, expected: list[str]
 ) -> None:
-    assert titles(name, content_type, head) == [f"An attachment {title}" for title in expected]
+    assert oddities(name, content_type, head) == expected
 
 
-def titles(name: str, content_type: str, head: bytes) -> list[str]:
+def oddities(name: str, content_type: str, head: bytes) -> list[str]:
     attachment = Attachment(name, content_type, len(head), "0" * 64)
-    return [oddity.title for oddity in oddities_of(attachment, head)]
+    return [oddity.what for oddity in oddities_of(attachment, head)]
