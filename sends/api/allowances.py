@@ -63,7 +63,7 @@ class Counts:
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self.local, "connection", None)
         if connection is None:
-            connection = sqlite3.connect(self.path, PATIENCE_SECONDS, isolation_level=None)
+            connection = sqlite3.connect(self.path, timeout=PATIENCE_SECONDS, isolation_level=None)
             connection.executescript(TABLE)
             self.local.connection = connection
         return connection
