@@ -150,6 +150,7 @@ class Whole(Short):
     evidence: list[EvidenceAnswer]
     attachments: list[AttachmentAnswer]
     metadata: dict[str, Any]
+    purged_at: datetime | None
 
 
 class Item(Schema):
@@ -362,6 +363,7 @@ def whole(intent: SendIntent, *, waiting: Waiting | None) -> dict[str, Any]:
         "evidence": [_evidence(one) for one in intent.evidence.all()],
         "attachments": thaw(bytes(payload.body)).message.attachments if payload is not None else (),
         "metadata": json.loads(bytes(payload.metadata)) if payload is not None else {},
+        "purged_at": intent.purged_at,
     }
 
 

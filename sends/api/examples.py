@@ -90,6 +90,7 @@ WHOLE: dict[str, Any] = SHORT | {
     "evidence": [],
     "attachments": [],
     "metadata": {},
+    "purged_at": None,
 }
 PAGE: dict[str, Any] = {
     "items": [SHORT],

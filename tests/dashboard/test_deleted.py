@@ -189,7 +189,8 @@ def test_one_that_a_restore_made_uncertain_is_not_replayed(agent):
 def test_agents_are_told_too(client, agent, deleted):
     intent = deleted(Status.DONE)
     said = Door(make_token(agent), client).get(f"/intents/{intent.pk}").json()
-    assert said["metadata"] == {}
+    assert (said["metadata"], said["attachments"]) == ({}, [])
+    assert said["purged_at"] is not None
     assert said["status"] == "done"
 
 
