@@ -18,6 +18,7 @@ from qrcode.image.svg import SvgPathImage
 
 from sends.conf import conf
 from sends.lifecycle.single_sign_on import may_use_password
+from sends.rules.addresses import normal
 
 # By what somebody shows who they are; a link to a new password, in a mail, is not enough.
 PROOFS = ("password", "mfa", "socialaccount")
@@ -44,6 +45,11 @@ class Accounts(DefaultAccountAdapter):
         records = get_authentication_records(context.request, context.request.user)
         latest = max((r["at"] for r in records if r["method"] in PROOFS), default=0.0)
         return bool(time.time() - latest >= conf.known_for.total_seconds())
+
+    def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
+        """Failures count for the address, however it is written and by whichever name of this
+        host it is tried: as it comes, each port in the Host header would begin anew."""
+        return normal(credentials.get("email", ""))
 
     def pre_login(self, request: HttpRequest, user: Any, **kwargs: Any) -> HttpResponse | None:
         """A passkey lets nobody in whom a password would not."""

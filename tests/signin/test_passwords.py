@@ -63,6 +63,13 @@ def test_after_five_failures_even_the_right_password_waits(client, person):
     assert sign_in(client, person).status_code == 302
 
 
+def test_another_name_of_the_host_or_spelling_of_the_address_is_no_fresh_start(client, person):
+    for port in range(5):
+        given = {"login": person.email.title(), "password": "a guess of mine"}
+        client.post("/login/", given, headers={"Host": f"localhost:{8000 + port}"})
+    assert "Too many tries" in sign_in(client, person).text
+
+
 def test_failures_of_one_address_do_not_keep_another_out(client, person):
     for _ in range(5):
         sign_in(client, person, "a guess of mine")
