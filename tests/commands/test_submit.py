@@ -119,6 +119,15 @@ def test_an_email_is_the_same_message_alone_and_in_a_mailbox(agent: Agent, tmp_p
     assert submit(box)[1][0] == "1 emails: 0 taken, 1 replayed, 0 refused."
 
 
+def test_a_dry_run_says_the_same_and_takes_nothing(agent: Agent, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", line("k1"), line("k2", to="nobody"), line("k3"))
+    code, out, err = submit(file, "--dry-run")
+    assert out[-1] == "This was a dry run; nothing was taken."
+    assert not SendIntent.objects.exists()
+    assert submit(file) == (code, out[:-1], err)
+    assert SendIntent.objects.count() == 2
+
+
 # Who proposes, and from which sender
 
 

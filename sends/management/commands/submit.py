@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser
@@ -11,14 +12,16 @@ from tqdm import tqdm
 
 from sends.conf import conf
 from sends.lifecycle import intake
+from sends.lifecycle.intake import Taken
 from sends.lifecycle.refusals import Refused
+from sends.lifecycle.simulation import simulate
 from sends.lifecycle.versions import SuppressedRecipient
 from sends.management.ledger import require_ledger
 from sends.management.sources import Item, NoSource, Sources
 from sends.models import Agent, Sender
 from sends.rules.eml import read_email
 from sends.rules.letters import letters_of
-from sends.rules.proposals import Wrong, WrongProposal, parse
+from sends.rules.proposals import Proposal, Wrong, WrongProposal, parse
 from sends.rules.strict_json import NotJson, read_json
 
 logger = logging.getLogger(__name__)
@@ -56,9 +59,18 @@ class Command(BaseCommand):
             help="the sender of all of them, in place of their From; default: the sender whose"
             " address is in From",
         )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="only say what would be taken, each by itself"
+        )
 
     def handle(
-        self, *args: Any, files: list[str], agent: str | None, sender: str | None, **options: Any
+        self,
+        *args: Any,
+        files: list[str],
+        agent: str | None,
+        sender: str | None,
+        dry_run: bool,
+        **options: Any,
     ) -> None:
         require_ledger()
         try:
@@ -66,7 +78,8 @@ class Command(BaseCommand):
         except NoSource as error:
             raise CommandError(str(error), returncode=USAGE) from None
         proposer = find_agent(agent or "")
-        submission = Submission(proposer, sender and find_sender(proposer, sender))
+        propose = intake.propose if not dry_run else simulated
+        submission = Submission(proposer, sender and find_sender(proposer, sender), propose)
         try:
             self.run(sources, submission)
         except KeyboardInterrupt:
@@ -76,6 +89,8 @@ class Command(BaseCommand):
             self.say_stopped(submission, f"The database failed ({error})".replace("\n", " "))
             sys.exit(REFUSED)
         self.stdout.write(report(submission, sources.passed_over))
+        if dry_run:
+            self.stdout.write("This was a dry run; nothing was taken.")
         sys.exit(REFUSED if submission.counts["refused"] else None)
 
     def run(self, sources: Sources, submission: "Submission") -> None:
@@ -102,9 +117,10 @@ class Command(BaseCommand):
 class Submission:
     """Emails proposed by one agent, and what became of them."""
 
-    def __init__(self, agent: Agent, sender: str | None) -> None:
+    def __init__(self, agent: Agent, sender: str | None, propose: Callable[..., Taken]) -> None:
         self.agent = agent
         self.sender = sender
+        self.propose = propose
         self.counts: Counter[str] = Counter()
         self.codes: Counter[str] = Counter()
         self.left_out: set[str] = set()
@@ -121,7 +137,7 @@ class Submission:
         wrong: tuple[Wrong, ...] = ()
         try:
             document, left_out = self._document(item)
-            taken = intake.propose(parse(document, limits=conf.limits), agent=self.agent)
+            taken = self.propose(parse(document, limits=conf.limits), agent=self.agent)
             self.counts["replayed" if taken.replayed else "taken"] += 1
             self.left_out |= left_out
         except (WrongProposal, SuppressedRecipient) as error:
@@ -151,6 +167,14 @@ class Submission:
         if self.sender is not None and isinstance(document, dict):
             document["sender"] = self.sender
         return document, frozenset()
+
+
+def simulated(proposal: Proposal, *, agent: Agent) -> Taken:
+    """What `intake.propose` would answer or raise, with nothing taken in."""
+    answer = simulate(proposal, agent=agent)
+    if answer.taken is None:
+        raise answer.refusal or AssertionError("neither taken nor refused")
+    return answer.taken
 
 
 def find_agent(name: str) -> Agent:
