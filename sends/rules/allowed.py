@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from email_validator import EmailNotValidError, validate_email
 
 from sends.rules.addresses import as_sent, domain_of
+from sends.rules.fields import NOT_IN_A_LINE
 
 UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 SLUG_RULE = "1 to 63 of a-z, 0-9, - and _, beginning with a letter or digit"
@@ -25,6 +26,8 @@ def text(most: int) -> Callable[[Any], str]:
     def read(value: Any) -> str:
         if not isinstance(value, str) or not 1 <= len(value.strip()) <= most:
             raise ValueError(f"give a text of 1 to {most} characters")
+        if NOT_IN_A_LINE.search(value.strip()):
+            raise ValueError("give a text on one line, without control characters")
         return value.strip()
 
     return read

@@ -125,8 +125,8 @@ def test_a_time_is_shown_in_its_shortest_exact_spelling(span: timedelta, words: 
         (
             'nam = "x"',
             (
-                "my.toml:3: nam is not known here; known are slug, name, policy, accounts, senders,"
-                " agents, people."
+                "my.toml:3: nam is not known here; known are slug, name, policy, retention,"
+                " accounts, senders, agents, people, claimed_roles."
             ),
         ),
         (
@@ -228,6 +228,13 @@ def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text: str, problem
 def test_all_mistakes_are_named_at_once_in_the_order_of_the_file() -> None:
     problems = wrong_in_tenant("color = 1\n[tenants.policy]\nlease = 1\nretries = 2\n[[people]]\n")
     assert [problem.split(":")[1] for problem in problems] == ["3", "5", "6", "7"]
+
+
+@pytest.mark.parametrize("name", ["Shop\r\nBcc: al@example.org", "Shop\u2028", "Sh\x00op", "S\x7f"])
+def test_no_name_in_the_file_forges_a_header(name: str) -> None:
+    with pytest.raises(ValueError, match="on one line, without control characters"):
+        allowed.text(200)(f"{name}.")
+    assert allowed.text(200)("Käse, Brot & 👩‍👧") == "Käse, Brot & 👩‍👧"
 
 
 @pytest.mark.parametrize(
@@ -333,8 +340,8 @@ def test_a_file_without_tenants_or_not_of_toml_says_so(text: str, problem: str) 
 def test_a_line_is_counted_alike_whatever_ends_it() -> None:
     assert wrong('[[tenants]]\r\nslug = "a"\r\nx = 1\r\n') == [
         (
-            "my.toml:3: x is not known here; known are slug, name, policy, accounts, senders,"
-            " agents, people."
+            "my.toml:3: x is not known here; known are slug, name, policy, retention,"
+            " accounts, senders, agents, people, claimed_roles."
         )
     ]
 
