@@ -24,6 +24,10 @@ FIELDS = {
 }
 # What says how these bytes are to be read, and has been obeyed.
 FORM = ("mime-version", "content-type", "content-transfer-encoding", "content-disposition")
+# More than these are made to make readers stumble, and cost memory before anything is known.
+MAX_FIELDS = 1_000
+MAX_LINES = 1_500_000
+MAX_DELIMITERS = 20_000
 RESENT = re.compile(r"resent-(?:from|to|cc|bcc)")
 LONE_CR = re.compile(rb"\r(?!\n)")
 END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
@@ -45,8 +49,7 @@ def read_email(raw: bytes, *, sender: str | None = None) -> Email:
     """
     reading = _Reading(sender)
     try:
-        if LONE_CR.search(END_OF_HEADERS.split(raw, maxsplit=1)[0]):
-            raise NotCarried("line_end", "a header field holds CR without LF; readers differ")
+        _refuse_odd(raw)
         message = parsed(raw)
         reading.read_headers(message)
         contents = Contents(message)
@@ -58,6 +61,15 @@ def read_email(raw: bytes, *, sender: str | None = None) -> Email:
         raise WrongProposal(*reading.wrong)
     document = {"action_key": _key(raw, reading.message_id), **reading.document, **contents.fields}
     return Email(document, frozenset(reading.left_out | contents.left_out))
+
+
+def _refuse_odd(raw: bytes) -> None:
+    if raw.count(b"\n") > MAX_LINES:
+        raise NotCarried("too_many", f"at most {MAX_LINES:,} lines are read")
+    if raw.count(b"\n--") > MAX_DELIMITERS:
+        raise NotCarried("too_many", f"at most {MAX_DELIMITERS:,} lines may begin with --")
+    if LONE_CR.search(END_OF_HEADERS.split(raw, maxsplit=1)[0]):
+        raise NotCarried("line_end", "a header field holds CR without LF; readers differ")
 
 
 def _key(raw: bytes, message_id: str) -> str:
@@ -78,6 +90,8 @@ class _Reading:
         self.wrong.append(Wrong(pointer, error.code, error.detail))
 
     def read_headers(self, message: Part) -> None:
+        if len(message) > MAX_FIELDS:
+            raise NotCarried("too_many", f"at most {MAX_FIELDS:,} header fields are read")
         seen: set[str] = set()
         for name, raw in message.raw_items():
             try:

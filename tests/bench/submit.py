@@ -119,7 +119,9 @@ def write_lines(path: Path, count: int) -> Path:
 
 def write_mailbox(path: Path, megabytes: int) -> int:
     """Emails of 100 kB from a sender that there is not: read whole, and refused."""
-    text = EMAIL.replace("support@", "nobody@").format(number=0, text="A line of words.\n" * 3_000)
+    text = EMAIL.replace("support@", "nobody@").format(
+        number=0, text=("A line of words. " * 4 + "\n") * 700
+    )
     message = f"From a Mon Nov 30 10:00:00 2026\n{text}\n"
     count = megabytes * 1_000_000 // len(message)
     with path.open("w", encoding="utf-8") as file:

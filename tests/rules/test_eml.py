@@ -234,6 +234,28 @@ def test_a_header_field_that_cannot_be_carried_is_named(line: str, pointer: str,
     assert (pointer, code) in [(wrong.pointer, wrong.code) for wrong in caught.value.errors]
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"A: b\n" * 2_000 + b"\nHi\n",
+        b"A: b\n\n" + b"\n" * 1_600_000,
+        b"Content-Type: multipart/mixed; boundary=b\n\n" + b"--b\n\n" * 30_000,
+    ],
+    ids=["header fields", "lines", "parts"],
+)
+def test_what_is_made_to_exhaust_its_reader_is_refused_before_it_is_read(raw: bytes) -> None:
+    with pytest.raises(WrongProposal) as caught:
+        read_email(raw)
+    assert [wrong.code for wrong in caught.value.errors] == ["too_many"]
+
+
+def test_parts_within_parts_without_end_are_refused() -> None:
+    lines = [f'Content-Type: multipart/mixed; boundary="{n}"\n\n--{n}\n' for n in range(3_000)]
+    with pytest.raises(WrongProposal) as caught:
+        read_email("".join(lines).encode())
+    assert caught.value.errors[-1].code == "broken"
+
+
 def test_to_may_be_there_twice() -> None:
     email = plain("From: support@mail.example.com", "To: a@example.org", "To: b@example.org")
     assert [box["address"] for box in email.document["to"]] == ["a@example.org", "b@example.org"]
@@ -288,6 +310,7 @@ def test_any_email_says_the_same_as_a_proposal(message: EmailMessage) -> None:
     assert files == [(f.get_filename(), f.get_content()) for f in message.iter_attachments()]
 
 
+@settings(deadline=None)
 @given(st.text(LETTERS, max_size=20), st.integers(0, 80))
 def test_encoded_words_say_their_text_wherever_their_bytes_were_cut(text: str, cut: int) -> None:
     halves = text.encode()[:cut], text.encode()[cut:]
