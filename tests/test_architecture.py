@@ -20,7 +20,7 @@ DOORS = (
 )
 ROOMS: dict[str, set[str]] = {
     "sandbox": set(),
-    "conf": set(),
+    "conf": {"rules"},  # for the shape of what it says
     "logs": set(),
     "rules": set(),
     "models": {"rules"},
