@@ -79,7 +79,7 @@ def _other_host(request: HttpRequest) -> str | None:
     try:
         request.get_host()
     except DisallowedHost:
-        return request.META.get("HTTP_HOST", "")[:100]
+        return str(request.META.get("HTTP_HOST", ""))[:100]
     return None
 
 
