@@ -10,6 +10,7 @@ from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.models import SocialAccount
 from django.contrib import messages
+from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -45,6 +46,13 @@ class Accounts(DefaultAccountAdapter):
         records = get_authentication_records(context.request, context.request.user)
         latest = max((r["at"] for r in records if r["method"] in PROOFS), default=0.0)
         return bool(time.time() - latest >= conf.known_for.total_seconds())
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """That of the nearest proxy, for whoever came past the one that should have noted more."""
+        try:
+            return str(super().get_client_ip(request))
+        except ImproperlyConfigured:
+            return str(request.META.get("REMOTE_ADDR", ""))
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         """Failures count for the address, however it is written and by whichever name of this

@@ -70,6 +70,25 @@ def test_another_name_of_the_host_or_spelling_of_the_address_is_no_fresh_start(c
     assert "Too many tries" in sign_in(client, person).text
 
 
+def test_addresses_that_a_client_makes_up_are_no_fresh_start(client, person, settings):
+    """Only what the proxy added counts; with less there than there should be, nothing does."""
+    for proxies in (1, 2):
+        settings.ALLAUTH_TRUSTED_PROXY_COUNT = proxies
+        cache.clear()
+        for number in range(20):
+            given = {"login": f"{number}@example.org", "password": "a guess of mine"}
+            noted = f"198.51.100.{number}, 192.0.2.1" if proxies == 1 else f"198.51.100.{number}"
+            client.post("/login/", given, headers={"X-Forwarded-For": noted})
+        assert (
+            "Too many tries"
+            in client.post(
+                "/login/",
+                {"login": person.email, "password": PASSWORD},
+                headers={"X-Forwarded-For": "192.0.2.1" if proxies == 1 else ""},
+            ).text
+        )
+
+
 def test_failures_of_one_address_do_not_keep_another_out(client, person):
     for _ in range(5):
         sign_in(client, person, "a guess of mine")
