@@ -2,6 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -24,8 +25,9 @@ from sends.providers.adapter import (
 )
 from sends.providers.http import Answer, Http
 from sends.rules.deliveries import EventKind
+from sends.rules.keys import sha256
 from sends.rules.outcomes import DOUBTFUL, TOOK_IT, BlockScope, Happened, Outcome, Phase, classify
-from sends.rules.payloads import Frozen, Mailbox, Message
+from sends.rules.payloads import Attachment, Frozen, Mailbox, Message
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -143,6 +145,15 @@ class Conformance(ABC):
             frozen, SenderFacts("billing@example.com"), TAG, self.adapter.wire_key(KEY)
         )
 
+    def carrying(self, files: Mapping[str, bytes]) -> Submission:
+        """The message with these files by their names."""
+        attached = tuple(
+            Attachment(name, "application/octet-stream", len(data), sha256(data))
+            for name, data in files.items()
+        )
+        contents = {sha256(data): data for data in files.values()}
+        return replace(self.submission(replace(MESSAGE, attachments=attached)), contents=contents)
+
     def request(self) -> Request:
         return self.adapter.build(self.submission(), self.account)
 
@@ -181,6 +192,21 @@ class Conformance(ABC):
     def test_the_body_says_everything(self) -> None:
         said = self.said(self.request()).replace("\\r\\n", "\r\n")
         assert [one for one in SAID if one not in said] == []
+
+    def test_attachments_go_out_whole_or_the_contract_says_that_they_cannot(self) -> None:
+        contract = self.adapter.contract(self.options)
+        if not contract.takes_attachments:
+            assert not contract.takes_inline
+            return
+        carrying = self.carrying({"Rechnung März.pdf": b"\x00\xff%PDF", "leer.txt": b""})
+        request = self.adapter.build(carrying, self.account)
+        other = self.adapter.build(self.carrying({"Rechnung März.pdf": b"?"}), self.account)
+
+        said = self.said(request)
+        assert b64encode(b"\x00\xff%PDF").decode() in said
+        assert "Rechnung März.pdf" in said
+        assert "leer.txt" in said
+        assert len({request.digest, other.digest, self.request().digest}) == 3
 
     def test_a_bcc_is_in_no_header(self) -> None:
         request = self.request()
