@@ -14,6 +14,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
+from django.template.defaultfilters import pluralize
 from django.urls import path, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -169,7 +170,8 @@ def _checked(request: MemberRequest) -> Note | None:
     if found.broken:
         words = f"{found.broken[:1].upper()}{found.broken[1:]}. Nothing after it can be relied on."
         return Note("bad", "alert", "The log is not the one that was written", words)
-    words = f"{found.entries:,} entries, each following from the one before it."
+    entries = f"{found.entries:,} entr{pluralize(found.entries, 'y,ies')}"
+    words = f"{entries}, each following from the one before it."
     if found.checkpoint is not None:
         words += f" Those up to {found.checkpoint.sequence} were exported and cut off."
     return Note("good", "ok", "Checked just now: unbroken", words)

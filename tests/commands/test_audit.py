@@ -82,7 +82,7 @@ def test_an_export_never_replaces_a_file(tenant: Tenant, file: Path) -> None:
 
 
 def test_what_is_old_enough_is_deleted_once_it_is_in_the_file(tenant: Tenant, file: Path) -> None:
-    assert "2 entries up to 2 were deleted" in said("export_audit", "--output", file, "--truncate")
+    assert "Deleted: 2, up to entry 2" in said("export_audit", "--output", file, "--truncate")
     assert "since the checkpoint at entry 2" in said("verify_audit", "--against", file)
 
 

@@ -19,7 +19,7 @@ def test_it_says_what_is_erased_and_what_replaces_the_address() -> None:
     out = StringIO()
     call_command("erase", JANE, "--reason", "asked by letter", stdout=out)
     first, second = out.getvalue().splitlines()
-    assert first == "Erased: 1 emails, 0 provider events."
+    assert first == "Erased: 1 email, 0 provider events."
     assert second.startswith("The address is replaced by erased-")
     assert JANE not in out.getvalue()
 

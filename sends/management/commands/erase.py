@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser
+from django.template.defaultfilters import pluralize
 
 from sends.lifecycle import erasure
 from sends.lifecycle.erasure import Erased
@@ -44,7 +45,8 @@ class Command(BaseCommand):
 
 
 def report(erased: Erased) -> Iterator[str]:
-    yield f"Erased: {erased.emails} emails, {erased.events} provider events."
+    emails = f"{erased.emails} email{pluralize(erased.emails)}"
+    yield f"Erased: {emails}, {erased.events} provider event{pluralize(erased.events)}."
     yield f"The address is replaced by {erased.pseudonym}."
     if erased.is_suppressed:
         yield "It is suppressed and stays on that list, so that nobody sends to it again."

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser
+from django.template.defaultfilters import pluralize
 
 from sends.lifecycle import chain
 from sends.lifecycle.refusals import NotPossible
@@ -47,14 +48,15 @@ class Command(BaseCommand):
             return
         entries = write(chain.export(one), output) - 1
         end = exported_end(one, output)
-        self.stdout.write(f"{output}: {entries} entries of {one.slug}, up to {end.sequence}.")
+        words = f"{entries} entr{pluralize(entries, 'y,ies')}"
+        self.stdout.write(f"{output}: {words} of {one.slug}, up to {end.sequence}.")
         if truncate:
             try:
                 cut = chain.cut_off(one, exported=end)
             except NotPossible as refused:
                 raise CommandError(f"Nothing was deleted. {refused}") from None
             self.stdout.write(
-                f"{cut.entries} entries up to {cut.sequence} were deleted; a checkpoint stands for "
+                f"Deleted: {cut.entries}, up to entry {cut.sequence}; a checkpoint stands for "
                 "them. Keep the file."
                 if cut.entries
                 else "No entry is old enough to be deleted."

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.management import BaseCommand, CommandParser
+from django.template.defaultfilters import pluralize
 
 from sends.lifecycle import retention
 from sends.lifecycle.retention import Purged
@@ -38,10 +39,8 @@ def report(purged: Purged) -> str:
     classes = ", ".join(
         f"{count} {Status(status).label.lower()}" for status, count in sorted(purged.emails.items())
     )
-    emails = f"content of {_counted(purged.emails.total(), 'email')}"
+    count = purged.emails.total()
+    emails = f"content of {count} email{pluralize(count)}"
     emails += f" ({classes})" if classes else ""
-    return f"{purged.tenant.slug}: {emails}, {_counted(purged.events, 'raw event')}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    events = f"{purged.events} raw event{pluralize(purged.events)}"
+    return f"{purged.tenant.slug}: {emails}, {events}"

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser
+from django.template.defaultfilters import pluralize
 
 from sends.lifecycle import chain
 from sends.lifecycle.chain import Checked, End, WrongExport
@@ -59,7 +60,7 @@ def exported_end(tenant: Tenant, file: Path) -> End:
 def report(tenant: Tenant, found: Checked) -> str:
     if found.broken:
         return f"{tenant.slug}: BROKEN: {found.broken}."
-    words = f"{tenant.slug}: unbroken, {found.entries} entries"
+    words = f"{tenant.slug}: unbroken, {found.entries} entr{pluralize(found.entries, 'y,ies')}"
     if found.checkpoint is not None:
         words += f" since the checkpoint at entry {found.checkpoint.sequence}"
     return f"{words}. Entry {found.end.sequence} has the hash {found.end.hash}."
