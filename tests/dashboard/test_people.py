@@ -1,10 +1,13 @@
 """The People page: an admin invites, changes roles, and lets nobody of another tenant show."""
 
 import re
+from dataclasses import replace
 
 import pytest
+from django.core import mail
 from django.test import Client
 
+from sends.dashboard import people
 from sends.models import AuditEntry, Invitation, Membership, Person, Role
 from tests.factories import make_person, make_tenant
 from tests.signing_in import sixteen_minutes_later
@@ -73,6 +76,25 @@ def test_an_invited_person_sets_a_password_and_has_the_role(client, admin, tenan
     answer = guest.post("/login/", {"login": "new@example.org", "password": NEW})
     assert answer["Location"] == "/"
     assert verbs(tenant) == ["invite", "accept_invitation"]
+
+
+def test_an_invitation_is_mailed_where_there_is_a_mail_server(client, admin, monkeypatch):
+    monkeypatch.setattr(people, "conf", replace(people.conf, sends_mail=True))
+    link = invited(client)
+    (sent,) = mail.outbox
+    assert sent.to == ["new@example.org"]
+    assert link in sent.body
+
+
+def test_a_mail_server_that_takes_nothing_leaves_the_link_to_hand_over(
+    client, admin, monkeypatch, settings
+):
+    monkeypatch.setattr(people, "conf", replace(people.conf, sends_mail=True))
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
+    page = client.post("/settings/people/invite/", {"email": "new@example.org", "role": 1})
+    assert "The mail server did not take the invitation." in page.text
+    assert Client().get(link_in(page)).status_code == 200
 
 
 def test_a_link_ends_with_its_use(client, admin):
