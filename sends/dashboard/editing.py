@@ -23,8 +23,8 @@ from sends.lifecycle import editing, results
 from sends.lifecycle.obstacles import refuse_out, refuse_purged, why_decided
 from sends.lifecycle.refusals import Refused
 from sends.models import Role, SendIntent, database_now
-from sends.rules.differences import compare, written
-from sends.rules.payloads import Attachment, Mailbox, Message, content_digest
+from sends.rules.differences import compare, quoted
+from sends.rules.payloads import Attachment, Message, content_digest
 from sends.rules.proposals import WrongProposal, parse
 from sends.rules.statuses import Status
 from sends.templatetags.outbox import visible
@@ -109,9 +109,9 @@ class Editor(Deciding):
         typed = proposal.message(self.base.sender)
         return replace(
             self.base,
-            to=_kept(self.base.to, typed.to),
-            cc=_kept(self.base.cc, typed.cc),
-            bcc=_kept(self.base.bcc, typed.bcc),
+            to=typed.to,
+            cc=typed.cc,
+            bcc=typed.bcc,
             subject=typed.subject,
             text=typed.text,
             html=typed.html,
@@ -153,12 +153,6 @@ def _named(attachment: Attachment) -> SafeString:
     where = ", in the HTML" if attachment.inline else ""
     size = filesizeformat(attachment.size)
     return format_html("{} ({}{})", visible(attachment.filename), size, where)
-
-
-def _kept(before: tuple[Mailbox, ...], typed: tuple[Mailbox, ...]) -> tuple[Mailbox, ...]:
-    """The mailboxes as they were, where what was typed says the same."""
-    same = [written(box) for box in before] == [written(box) for box in typed]
-    return before if same else typed
 
 
 @require_http_methods(["GET", "POST"])
@@ -211,7 +205,7 @@ def _obstacle(intent: SendIntent) -> Refused | None:
 def _typed(intent: SendIntent, base: Message) -> dict[str, Any]:
     return {
         "digest": intent.digest,
-        **{name: "\n".join(written(box) for box in getattr(base, name)) for name in BOXES},
+        **{name: "\n".join(quoted(box) for box in getattr(base, name)) for name in BOXES},
         "subject": base.subject,
         "text": base.text or "",
         "html": base.html or "",

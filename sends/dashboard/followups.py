@@ -19,7 +19,7 @@ from sends.lifecycle import editing, results
 from sends.lifecycle.obstacles import purged
 from sends.lifecycle.refusals import Refused
 from sends.models import Role, SendIntent, database_now
-from sends.rules.differences import written
+from sends.rules.differences import quoted
 from sends.rules.payloads import Message
 
 
@@ -91,7 +91,7 @@ def _begun(intent: SendIntent) -> Message | None:
 
 
 def _typed(base: Message) -> dict[str, Any]:
-    boxes = {name: "\n".join(written(box) for box in getattr(base, name)) for name in BOXES}
+    boxes = {name: "\n".join(quoted(box) for box in getattr(base, name)) for name in BOXES}
     return {**boxes, "subject": base.subject}
 
 

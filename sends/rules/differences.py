@@ -10,6 +10,7 @@ from sends.rules.payloads import Attachment, Mailbox, Message
 WORD = re.compile(r"\s+|\w+|[^\w\s]")
 # A body of HTML is often one line: between two tags is where it is cut.
 LINES = re.compile(r"\n|(?<=>)(?=<)")
+PLAIN_WORDS = re.compile(r"\w+(?: \w+)*")
 # Comparing takes the product of both lengths; beyond this a stretch counts as replaced.
 MOST_PAIRS = 4_000_000
 LABELS = ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Plain text", "HTML", "Attachments")
@@ -76,6 +77,14 @@ def _file(one: Attachment) -> str:
 def written(box: Mailbox) -> str:
     """A mailbox as people write it."""
     return f"{box.name} <{box.address}>" if box.name else box.address
+
+
+def quoted(box: Mailbox) -> str:
+    """The same as one string of a proposal: its name in quotes, unless it is plain words."""
+    if not box.name or PLAIN_WORDS.fullmatch(box.name):
+        return written(box)
+    name = re.sub(r'(["\\])', r"\\\1", box.name)
+    return f'"{name}" <{box.address}>'
 
 
 def _part(label: str, before: Sequence[str], after: Sequence[str]) -> Part:

@@ -139,6 +139,22 @@ def test_the_second_saves_what_was_compared(client, intent, person):
     ]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["Doe, Jo", 'Jo "D" Doe', "Back\\slash", "  two  spaces ", "Dr. Jo", "a <b@c>", "שלום, יו"],
+)
+def test_a_name_stays_as_it_was_while_something_else_is_edited(client, agent, person, name):
+    boxes = [{"name": name, "address": "jo@example.org"}, "al@example.org"]
+    document = {"action_key": "a", "to": boxes, "subject": "One", "text": "Hello"}
+    intent = propose(parse(document), agent=agent).intent
+    form = client.get(url(intent)).context["form"]
+    shown = form["to"].value()
+    save(client, intent, to=shown, subject="Two", text="Hello", html="")
+    message = message_of(latest(intent))
+    assert (message.subject, message.to[0].name) == ("Two", name)
+    assert [box.address for box in message.to] == ["jo@example.org", "al@example.org"]
+
+
 def test_what_was_typed_after_the_comparison_is_compared_again(client, intent, person):
     page = client.post(url(intent), fields(intent, text="Due on 19 October."))
     given = fields(intent, text="Due on 29 October.", compared=compared(page))

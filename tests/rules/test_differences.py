@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sends.rules.differences import Piece, compare
+from sends.rules.differences import Piece, compare, quoted
 from sends.rules.payloads import Attachment, Mailbox, Message
+from sends.rules.proposals import parse
+from tests.rules.test_mime import LINES
 
 
 def message(**fields):
@@ -103,3 +105,9 @@ def test_every_side_can_be_read_off_the_rows(before, after):
     for side, text in (("before", before), ("after", after)):
         lines = [getattr(row, side) for row in found.rows if getattr(row, side) is not None]
         assert "\n".join("".join(piece.text for piece in line) for line in lines) == text
+
+
+@given(LINES)
+def test_a_mailbox_written_for_an_editor_is_read_as_it_was(name):
+    box = Mailbox("jo@example.org", name)
+    assert parse({"to": [quoted(box)], "text": "Hello"}, needs_key=False).to[0].mailbox == box
