@@ -4,6 +4,8 @@ import uuid
 from collections.abc import Mapping
 from datetime import datetime
 
+from django.db import IntegrityError
+
 from sends.models import AttachmentContent, AttachmentUse, SendIntent, Tenant
 from sends.rules.keys import sha256
 from sends.rules.payloads import Message
@@ -37,12 +39,18 @@ def keep(tenant: Tenant, message: Message, files: Mapping[str, bytes], *, now: d
 
 
 def carry(intent: SendIntent, message: Message) -> None:
-    """Note which files the intent carries: they stay as long as its payload does."""
+    """Note which files the intent carries: they stay as long as its payload does.
+
+    Raises IntegrityError where one was kept, and has been purged since because nobody carried it.
+    One that is purged later than this raises it when the transaction ends.
+    """
     digests = {one.sha256 for one in message.attachments}
     if not digests:
         return
     kept = AttachmentContent.objects.filter(tenant=intent.tenant_id, sha256__in=digests)
-    contents = kept.order_by("sha256").values_list("pk", flat=True)
+    contents = list(kept.values_list("pk", flat=True))
+    if len(contents) < len(digests):
+        raise IntegrityError("a file was purged while another intent came to carry it")
     AttachmentUse.objects.bulk_create(
         AttachmentUse(intent=intent, content_id=content) for content in contents
     )

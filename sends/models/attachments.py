@@ -10,9 +10,12 @@ from sends.models.tenants import Tenant
 
 class Contents(models.QuerySet["AttachmentContent"]):
     def unused(self) -> "Contents":
-        """Those that no intent carries any more. Lock them before they are deleted."""
+        """Those that no intent carries any more. Lock them before they are deleted.
+
+        Their bytes are left where they are: to delete rows Django reads them.
+        """
         carried = AttachmentUse.objects.filter(content=OuterRef("pk"))
-        return self.filter(~Exists(carried))
+        return self.filter(~Exists(carried)).defer("body")
 
 
 class AttachmentContent(Row):

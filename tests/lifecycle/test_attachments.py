@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 
 from sends.lifecycle import attachments, claim, editing, review
 from sends.lifecycle.intake import ActionKeyReuse, propose, propose_version
@@ -119,8 +120,27 @@ def test_what_no_intent_carries_any_more_is_found(agent: Agent) -> None:
 
     unused = AttachmentContent.objects.unused()
     assert [content.sha256 for content in unused] == [sha256(b"two")]
-    unused.delete()
+    with CaptureQueriesContext(connection) as asked:
+        unused.delete()
+    assert not any('"body"' in query["sql"] for query in asked.captured_queries)
     assert contents_of(kept) == [b"one", b"both"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_file_that_is_purged_while_it_is_taken_in_is_kept_anew(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, purged = attachments.keep, []
+
+    def keep_and_purge(*args: Any, **kwargs: Any) -> None:
+        keep(*args, **kwargs)
+        if not purged:
+            purged.append(AttachmentContent.objects.unused().delete())
+
+    monkeypatch.setattr(attachments, "keep", keep_and_purge)
+
+    assert contents_of(took(agent, file())) == [RECEIPT]
+    assert len(purged) == 1
 
 
 @pytest.mark.parametrize(
