@@ -1,15 +1,19 @@
 """The audit log is one unbroken chain a tenant, and says where it was broken."""
 
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import transaction
 
 from sends.lifecycle import audit, chain
-from sends.models import AuditEntry, Tenant, database_now
+from sends.models import AuditEntry, Role, Tenant, database_now
 from sends.rules.keys import canonical
-from tests.factories import make_tenant
+from sends.rules.statuses import Status
+from tests.factories import make_agent_at, make_intent, make_person, make_tenant
 from tests.lifecycle.races import at_once
 from tests.lifecycle.tampering import no_triggers
 
@@ -126,3 +130,47 @@ def test_an_entry_of_a_decision_that_was_rolled_back_leaves_no_gap():
 def _past_the_triggers(rows: Any, **columns: Any) -> None:
     with no_triggers(AuditEntry):
         rows.update(**columns)
+
+
+BULK = """
+import sys, uuid
+import django
+django.setup()
+from sends.lifecycle import requeue
+from sends.models import Person
+person = Person.objects.get(pk=sys.argv[1])
+sys.stdin.readline()
+for intent_id in sys.argv[2:]:
+    requeue.close(uuid.UUID(intent_id), person=person, reason="looked at")
+"""
+
+
+@pytest.mark.django_db(transaction=True)
+def test_bulk_decisions_of_two_processes_at_once_do_not_fork_the_chain(
+    process_env: dict[str, str], database_url: str
+) -> None:
+    agent = make_agent_at()
+    person = make_person(agent.tenant, Role.OPERATOR)
+    dead = [make_intent(agent, status=Status.DEAD_LETTER) for _ in range(20)]
+    halves = (dead[::2], dead[1::2])
+
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", BULK, str(person.pk), *(str(one.pk) for one in half)],
+            cwd=settings.BASE_DIR,
+            env=process_env | {"OUTBOX_DATABASE_URL": database_url},
+            stdin=subprocess.PIPE,
+            text=True,
+        )
+        for half in halves
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=120)
+    assert [process.returncode for process in processes] == [0, 0]
+
+    found = chain.check(agent.tenant)
+    assert (found.broken, found.entries, found.end.sequence) == ("", 20, 20)
