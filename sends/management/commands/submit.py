@@ -97,12 +97,12 @@ class Command(BaseCommand):
         """Take every email, with a bar on a terminal and a line now and then elsewhere."""
         with tqdm(total=sources.size(), unit="B", unit_scale=True, disable=None) as bar:
             for read, item in enumerate(sources, 1):
-                wrong = submission.take(item)
-                with bar.external_write_mode():
-                    for found in wrong:
-                        self.stderr.write(shown(item.place, found))
-                    if bar.disable and not read % LINE_EVERY:
-                        self.stderr.write(f"{read:,} emails read: {submission.counted}")
+                lines = [shown(item.place, wrong) for wrong in submission.take(item)]
+                if bar.disable and not read % LINE_EVERY:
+                    lines.append(f"{read:,} emails read: {submission.counted}")
+                if lines:
+                    with bar.external_write_mode():
+                        self.stderr.write("\n".join(lines))
                 bar.set_postfix_str(submission.counted, refresh=False)
                 bar.update(item.size)
 
