@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef
 
 from sends.dashboard.attachments import File, files_of
 from sends.models import Approval, Delivery, Payload, SendIntent, Suppression, Verdict
-from sends.rules.addresses import domain_of, in_letters
+from sends.rules.addresses import domain_of, in_letters, normal
 from sends.rules.differences import Part, compare, written
 from sends.rules.lookalikes import why_mistaken
 from sends.rules.markup import Link, links_in, remote_images_in
@@ -172,6 +172,7 @@ class Email:
         return [
             *self._about_a_restore(),
             *self._about_recipients(),
+            *self._about_names(),
             *self._about_domains(),
             *self._about_links(),
             *self._about_attachments(),
@@ -208,6 +209,13 @@ class Email:
             yield Check("wait", f"First email to {len(new)} addresses", f"{_some(new)}.")
         if len(recipients) > MANY:
             yield Check("wait", f"{len(recipients)} recipients", "Each of them gets this email.")
+
+    def _about_names(self) -> Iterator[Check]:
+        boxes = (*self.message.recipients, *self.message.reply_to) if self.message else ()
+        for box in boxes:
+            if "@" in box.name and normal(box.name) != normal(box.address):
+                said = f"It says {box.name} and belongs to {box.address}."
+                yield Check("wait", "A name shows another address", said)
 
     def _about_domains(self) -> Iterator[Check]:
         """Those of recipients, of answers and of links that could be mistaken for others."""

@@ -3,6 +3,8 @@
 import pytest
 
 from sends.dashboard.emails import Check, Email
+from sends.lifecycle.intake import propose
+from sends.rules.proposals import parse
 from tests.factories import make_agent_at, make_intent, make_person
 
 pytestmark = pytest.mark.django_db
@@ -42,3 +44,17 @@ def test_a_domain_is_shown_in_both_forms_in_the_head_and_to_each_recipient(clien
     number = intent.action.number
     for page in (f"/approvals/?m={number}", f"/messages/{number}/"):
         assert "jo@xn--bcher-kva.example (bücher.example)" in client.get(page).text
+
+
+def test_a_name_that_shows_another_address_is_told():
+    agent = make_agent_at()
+    boxes = [
+        {"name": "ceo@example.com", "address": "jo@example.org"},
+        {"name": "Al@Example.org", "address": "al@example.org"},
+        {"name": "Doe, Ed", "address": "ed@example.org"},
+    ]
+    document = {"action_key": "a", "to": boxes, "text": "Hello"}
+    checks = Email(propose(parse(document), agent=agent).intent).checks()
+    assert [check.text for check in checks if check.title == "A name shows another address"] == [
+        "It says ceo@example.com and belongs to jo@example.org."
+    ]
