@@ -6,16 +6,19 @@ from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sends.lifecycle import chain, requeue, retention
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.retention import Purged
+from sends.lifecycle.transitions import move
 from sends.models import (
     Action,
     ActionResult,
     AnomalyKind,
+    AttachmentContent,
     AuditEntry,
     EventState,
     Payload,
@@ -137,6 +140,25 @@ def test_what_is_kept_beside_the_content() -> None:
     intent.refresh_from_db()
     assert (intent.subject, len(intent.digest)) == ("Your order", 64)
     assert intent.deliveries.get().address == "customer@example.org"
+
+
+@pytest.mark.django_db
+def test_a_file_goes_with_the_last_email_that_carries_it() -> None:
+    agent, then = make_agent_at(), database_now() - LONG_AGO
+    shared, own = {"terms.pdf": b"terms"}, {"bill.pdf": b"bill"}
+    make_intent(agent, status=Status.DONE, now=then, files=shared | own)
+    waiting = make_intent(agent, status=Status.QUEUED, now=then, files=shared)
+
+    with CaptureQueriesContext(connection) as asked:
+        retention.purge()
+
+    left = AttachmentContent.objects.get()
+    assert bytes(left.body) == b"terms"
+    read = [q["sql"] for q in asked.captured_queries if q["sql"].startswith("SELECT")]
+    assert not any('"sends_attachmentcontent"."body"' in sql for sql in read)
+    move(waiting, Status.CANCELLED, now=then, next_attempt_at=None)
+    retention.purge()
+    assert not AttachmentContent.objects.exists()
 
 
 @pytest.mark.django_db
