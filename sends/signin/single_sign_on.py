@@ -32,6 +32,10 @@ ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]  # 
 CLOCKS_DIFFER_SECONDS = 60
 
 
+class NotBelieved(OAuth2Error):
+    """Why what a provider says does not count, in words for the person who signs in."""
+
+
 class Way(OpenIDConnectOAuth2Adapter):
     """What is asked of one provider during one sign-in."""
 
@@ -40,11 +44,11 @@ class Way(OpenIDConnectOAuth2Adapter):
         try:
             config: dict[str, Any] = super().openid_config
         except (RequestException, ValueError) as error:
-            raise OAuth2Error("its description cannot be read") from error
+            raise NotBelieved("its description cannot be read") from error
         issuer = self.get_provider().app.settings["server_url"]
         needed = ("authorization_endpoint", "token_endpoint", "jwks_uri")
         if config.get("issuer", "").rstrip("/") != issuer or not all(map(config.get, needed)):
-            raise OAuth2Error("its description is not that of the issuer")
+            raise NotBelieved("its description is not that of the issuer")
         return config
 
     def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
@@ -64,10 +68,10 @@ class Way(OpenIDConnectOAuth2Adapter):
             if not {"email", app.settings["claim"]} <= claims.keys():
                 more = self._fetch_user_info(token.token)
                 if more.get("sub") != claims["sub"]:
-                    raise OAuth2Error("its user info is about somebody else")
+                    raise NotBelieved("its user info is about somebody else")
                 claims = more | claims
         except (jwt.PyJWTError, ValueError, KeyError) as error:
-            raise OAuth2Error(f"its answer is not believed: {type(error).__name__}") from error
+            raise NotBelieved(f"its answer is not believed: {type(error).__name__}") from error
         login = self.get_provider().sociallogin_from_response(request, {"id_token": claims})
         login.claims = claims
         return login
@@ -80,7 +84,7 @@ class Way(OpenIDConnectOAuth2Adapter):
             keys = jwt.PyJWKSet.from_dict(answer.json()).keys
         fitting = [key for key in keys if header.get("kid") in (key.key_id, None)]
         if not fitting:
-            raise OAuth2Error("it signs with a key that it does not publish")
+            raise NotBelieved("it signs with a key that it does not publish")
         claims: dict[str, Any] = jwt.decode(
             id_token,
             fitting[0].key,
@@ -91,7 +95,7 @@ class Way(OpenIDConnectOAuth2Adapter):
             options={"require": ["exp", "iat", "iss", "aud", "sub", "nonce"]},
         )
         if claims["nonce"] != self.nonce or claims.get("azp", app.client_id) != app.client_id:
-            raise OAuth2Error("its answer is of another sign-in")
+            raise NotBelieved("its answer is of another sign-in")
         return claims
 
     def session(self) -> Any:
@@ -151,7 +155,7 @@ class SingleSignOns(DefaultSocialAccountAdapter):
         self, request: HttpRequest, provider: Provider, *args: Any, **kwargs: Any
     ) -> None:
         exception = kwargs.get("exception")
-        because = f": {exception}" if isinstance(exception, OAuth2Error) else ""
+        because = f": {exception}" if isinstance(exception, NotBelieved) else ""
         raise _turned_away(request, f"{provider.name} did not say who you are{because}. Try again.")
 
 

@@ -176,6 +176,18 @@ def test_a_refusal_there_leads_back_to_the_sign_in_page(client, provider, end):
     assert_turned_away(client, client.get(f"/login/with/company/callback/?{end}&state={state}"))
 
 
+def test_what_is_not_believed_is_said_and_what_the_provider_answered_is_not(client, provider):
+    provider.claims = {"nonce": "of-another-sign-in"}
+    page = client.get(sign_in(client, provider)["Location"]).text
+    assert "did not say who you are: its answer is of another sign-in. Try again." in page
+    there = client.get("/login/with/company/")
+    state = provider.sign_in(there["Location"]).partition("&state=")[2]
+    answer = client.get(f"/login/with/company/callback/?code=guess&state={state}")
+    page = client.get(answer["Location"]).text
+    assert "Example Company did not say who you are. Try again." in page
+    assert "invalid_request" not in page
+
+
 def test_what_the_address_adds_does_not_reach_the_provider(client, provider):
     there = client.get(
         "/login/with/company/?auth_params=nonce%3Dx%26redirect_uri%3Dy&process=connect"
