@@ -1,5 +1,6 @@
 """A restored or copied database is noticed and stops; what it forgot may have been sent."""
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from sends.models import (
     SendIntent,
     Switch,
     Tenant,
+    changes,
     database_now,
     new_id,
 )
@@ -47,6 +49,8 @@ from sends.rules.backoff import NOTHING
 from sends.rules.contracts import Contract
 from sends.rules.outcomes import Outcome, Phase
 from sends.rules.statuses import HOLD_BITS, Hold, Status
+
+logger = logging.getLogger(__name__)
 
 BATCH = 100
 RESTORED = "restored"  # the error, and the worker, of the attempts that are assumed
@@ -91,6 +95,8 @@ def notice() -> Restore | None:
             # Or it would be noticed for ever.
             beats=max(installation.beats, remembered.beats if remembered else 0),
         )
+    if restore is not None:
+        logger.error("database was restored or copied", extra={"about": restore.pk})
     return restore
 
 
@@ -190,6 +196,7 @@ def after_restore(*, by: str, made_at: datetime | None = None) -> Settled:
     with transaction.atomic():
         _require_stopped()
         restore = _restore_at(made_at)
+    changes.renumber()  # of a dump that comes from another server
     while _doubt_some(restore):
         pass
     while _hold_some(restore):
