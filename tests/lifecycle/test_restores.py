@@ -109,7 +109,9 @@ def test_vacuum_and_analyze_leave_the_database_at_home(used: Installation) -> No
     assert restores.notice() is None
 
 
-def test_the_mark_of_a_backup_is_noticed_once(used: Installation) -> None:
+def test_the_mark_of_a_backup_is_noticed_once(
+    used: Installation, caplog: pytest.LogCaptureFixture
+) -> None:
     made_at = database_now() - MINUTE
     Installation.objects.update(backup_at=made_at)
 
@@ -120,6 +122,7 @@ def test_the_mark_of_a_backup_is_noticed_once(used: Installation) -> None:
     assert not is_on()
     assert "doctor --after-restore" in switch().pause_reason
     assert restores.notice() is None
+    assert caplog.messages == ["database was restored or copied"]
 
 
 def test_a_database_that_counted_fewer_beats_than_its_folder_remembers_is_older(
