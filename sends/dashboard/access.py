@@ -62,18 +62,19 @@ def confirmed(view: View) -> View:
     @wraps(view)
     def guarded(request: MemberRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         try:
-            return _known(request) or view(request, *args, **kwargs)
+            _require_known(request)
         except ReauthenticationRequired:
             ways = get_adapter().get_reauthentication_methods(request.user)
             if not ways:
                 raise PermissionDenied from None
             return _go_and_come_back(request, ways[0]["url"])
+        return view(request, *args, **kwargs)
 
     return guarded
 
 
 @reauthentication_required
-def _known(request: HttpRequest) -> None:
+def _require_known(request: HttpRequest) -> None:
     """Raises ReauthenticationRequired for whoever has to show again who they are."""
 
 
@@ -106,9 +107,7 @@ def _answer(
     view: View, role: Role, request: HttpRequest, *args: Any, **kwargs: Any
 ) -> HttpResponseBase:
     if not request.user.is_authenticated:
-        return go_to(
-            request, f"{resolve_url('account_login')}?{urlencode({'next': page_of(request)})}"
-        )
+        return _go_and_come_back(request, resolve_url("account_login"))
     membership = membership_of(request)
     if membership is None and named_tenant(request):
         raise Http404
