@@ -216,14 +216,14 @@ def test_while_many_write_at_once_a_reader_misses_nothing() -> None:
     done = threading.Event()
 
     def write(writer: int) -> None:
-        for number in range(6):
+        for number in range(4):
             intent = named(door(token), f"w{writer}-{number}")[0]
             if number % 2:
                 with transaction.atomic():
                     cancel(intent)
 
     def read() -> None:
-        while not done.wait(0):
+        while not done.wait(0.01):
             follower.poll()
 
     def write_all() -> None:
@@ -239,7 +239,7 @@ def test_while_many_write_at_once_a_reader_misses_nothing() -> None:
     last = dict(follower.told)
     expected = {
         f"w{writer}-{number}": "cancelled" if number % 2 else "awaiting_approval"
-        for writer, number in itertools.product(range(3), range(6))
+        for writer, number in itertools.product(range(3), range(4))
     }
     assert last == expected
 
