@@ -267,6 +267,11 @@ def refuse_beyond(account: Account, message: Message) -> None:
     most = min(contract.max_bytes or conf.limits.message, conf.limits.message)
     size = encoded_bytes(message)
     errors = []
+    if contract.needs_to and not message.to:
+        errors.append(Wrong("/to", "required", "its provider wants at least one recipient here"))
+    if contract.max_recipients is not None and len(message.recipients) > contract.max_recipients:
+        said = f"its provider takes at most {contract.max_recipients} recipients in all"
+        errors.append(Wrong("/to", "too_many", said))
     if message.attachments and not contract.takes_attachments:
         errors.append(Wrong("/attachments", "not_supported", "its provider takes no attachments"))
     elif any(one.inline for one in message.attachments) and not contract.takes_inline:

@@ -49,7 +49,8 @@ class Contract:
     has_look_up: bool = False
     message_id_kept: bool | None = None
     endpoints: tuple[str, ...] = ()
-    max_recipients: int | None = None
+    max_recipients: int | None = None  # in To, Cc and Bcc
+    needs_to: bool = True  # refuses a message that has nobody in To
     max_bytes: int | None = None  # of a whole message, encoded
     takes_attachments: bool = False
     takes_inline: bool = False  # attachments that the HTML shows by their Content-ID

@@ -28,9 +28,7 @@ def off(tenant):
 
 def test_a_person_signs_in_with_address_and_password_and_out_again(client, tenant):
     person = make_person(tenant)
-    answer = client.post(
-        "/login/", {"login": person.email.upper(), "password": "let me in please"}
-    )
+    answer = client.post("/login/", {"login": person.email.upper(), "password": "let me in please"})
     assert (answer.status_code, answer["Location"]) == (302, "/")
     assert client.get("/parts/").context["shell"].person == person.email
     assert client.post("/logout/")["Location"] == "/login/"

@@ -1,5 +1,6 @@
 """Taking in: once by key and by trigger, whatever is repeated, raced or refused."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +25,7 @@ from sends.lifecycle.refusals import (
     RunEnded,
     VersionChanged,
 )
-from sends.lifecycle.versions import RejectedBefore, SuppressedRecipient
+from sends.lifecycle.versions import BeyondAccount, RejectedBefore, SuppressedRecipient
 from sends.models import (
     Action,
     Agent,
@@ -42,6 +43,7 @@ from sends.models import (
     Tenant,
     database_now,
 )
+from sends.providers.registry import adapter_for
 from sends.rules.payloads import Mailbox, Message, content_digest, seal, thaw
 from sends.rules.proposals import Proposal, WrongProposal, parse
 from sends.rules.statuses import HOLD_BITS, Hold, Status
@@ -352,6 +354,23 @@ def test_a_suppressed_recipient_stops_the_whole_and_nothing_is_created(agent: Ag
     ]
     assert nothing_was_created()
     assert not Run.objects.exists()
+
+
+def test_recipients_that_the_provider_does_not_take_are_refused(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = adapter_for("sandbox")
+    narrow = replace(adapter.contract({}), max_recipients=2)
+    monkeypatch.setattr(type(adapter), "contract", lambda self, options: narrow)
+
+    for code, boxes in (
+        ("required", {"to": [], "bcc": ["audit@example.net"]}),
+        ("too_many", {"cc": ["al@example.org"], "bcc": ["audit@example.net"]}),
+    ):
+        with pytest.raises(BeyondAccount) as refused:
+            took(agent, **boxes)
+        assert [(w.pointer, w.code) for w in refused.value.errors] == [("/to", code)]
+    assert nothing_was_created()
 
 
 def test_a_released_suppression_and_one_of_another_tenant_stop_nobody(agent: Agent) -> None:
