@@ -15,7 +15,8 @@ from django.conf import settings
 
 @contextmanager
 def serving(env: dict[str, str], port: int) -> Iterator[subprocess.Popen[str]]:
-    server = manage(env, "serve", f"--port={port}")
+    # A pipe that nobody reads would stop the server once its log has filled it.
+    server = manage(env, "serve", f"--port={port}", log=subprocess.DEVNULL)
     try:
         assert server.stdout is not None
         assert server.stdout.readline() == f"listening on http://127.0.0.1:{port}\n"
@@ -25,13 +26,15 @@ def serving(env: dict[str, str], port: int) -> Iterator[subprocess.Popen[str]]:
         server.communicate(timeout=20)
 
 
-def manage(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+def manage(
+    env: dict[str, str], *arguments: str, log: int = subprocess.PIPE
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "manage.py", *arguments],
         env=env,
         cwd=settings.BASE_DIR,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=log,
         text=True,
     )
 
