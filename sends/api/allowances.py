@@ -26,7 +26,8 @@ PATIENCE_SECONDS = 1.0
 TABLE = """
     PRAGMA journal_mode = WAL;
     PRAGMA synchronous = OFF;
-    CREATE TABLE IF NOT EXISTS allowances (who TEXT PRIMARY KEY, full_at REAL) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS counts
+        (who TEXT PRIMARY KEY, full_at REAL, seen REAL) WITHOUT ROWID;
 """
 
 
@@ -52,12 +53,15 @@ class Counts:
         with connection:  # one transaction
             connection.execute("BEGIN IMMEDIATE")
             row = connection.execute(
-                "SELECT full_at FROM allowances WHERE who = ?", (who,)
+                "SELECT full_at, seen FROM counts WHERE who = ?", (who,)
             ).fetchone()
             if row is None:  # one more: those who came back to all they may have are forgotten
-                connection.execute("DELETE FROM allowances WHERE full_at < ?", (now,))
-            allowance = take(rate, row[0] if row else now, requests=requests, now=now, owing=owing)
-            connection.execute("REPLACE INTO allowances VALUES (?, ?)", (who, allowance.full_at))
+                connection.execute("DELETE FROM counts WHERE full_at < ?", (now,))
+            full_at, seen = row or (now, now)
+            allowance = take(rate, full_at, requests=requests, now=now, seen=seen, owing=owing)
+            connection.execute(
+                "REPLACE INTO counts VALUES (?, ?, ?)", (who, allowance.full_at, now)
+            )
         return allowance
 
     def _connection(self) -> sqlite3.Connection:
@@ -72,6 +76,7 @@ class Counts:
 counts = Counts(conf.data_dir / "allowances.sqlite3")
 OF_A_TOKEN = Rate(conf.api_rate, conf.api_burst)
 OF_FAILURES = Rate(conf.api_failures, conf.api_failures)
+TOO_OFTEN = "This token has made more requests than it may for now"
 
 
 def count(request: HttpRequest, token_id: str) -> None:
@@ -79,15 +84,19 @@ def count(request: HttpRequest, token_id: str) -> None:
     allowance = counts.take(f"token:{token_id}", OF_A_TOKEN)
     request.allowance = allowance  # type: ignore[attr-defined]
     if allowance.wait:
-        raise too_many(allowance, "This token has made more requests than it may for now")
+        raise too_many(allowance, TOO_OFTEN)
 
 
 def charge(request: HttpRequest, requests: int) -> None:
-    """Count what a request asks for besides itself: the next ones wait for it."""
+    """Count what a request asks for besides itself, all of it or nothing: the next ones wait.
+
+    Refused while the token still owes what another one asked for, be it at the same time.
+    """
     token_id = request.auth.pk  # type: ignore[attr-defined]
-    request.allowance = counts.take(  # type: ignore[attr-defined]
-        f"token:{token_id}", OF_A_TOKEN, requests=requests, owing=True
-    )
+    allowance = counts.take(f"token:{token_id}", OF_A_TOKEN, requests=requests, owing=True)
+    request.allowance = allowance  # type: ignore[attr-defined]
+    if allowance.wait:
+        raise too_many(allowance, TOO_OFTEN)
 
 
 def refuse_failing(request: HttpRequest) -> Problem | None:

@@ -38,18 +38,24 @@ class Allowance:
 
 
 def take(
-    rate: Rate, full_at: float, *, requests: int, now: float, owing: bool = False
+    rate: Rate,
+    full_at: float,
+    *,
+    requests: int,
+    now: float,
+    seen: float = 0.0,
+    owing: bool = False,
 ) -> Allowance:
     """Use so many requests up, or none of them if they are more than are left.
 
-    `owing`: use them up all the same, so that the next ones wait the longer. However much is
-    owed, or however far the clock was set back, at most one more window is waited for.
+    `owing`: use them up if nothing is owed yet, however few are left; the next ones wait until
+    they have come back. `seen` is when `full_at` was told: where the clock was set back since,
+    no more is missing than was then.
     """
     one = MINUTE / rate.per_minute
-    missing = min(max(full_at - now, 0.0), 2 * rate.window)
+    missing = max(full_at - max(now, seen), 0.0)
     wanted = missing + requests * one
-    over = wanted - rate.window
-    if over > 0 and not owing:
-        return Allowance(rate, now + missing, missing, wait=over)
-    wanted = min(wanted, 2 * rate.window)
+    over = (missing if owing else wanted) - rate.window
+    if over > 0:
+        return Allowance(rate, now + missing, missing, wait=over + one if owing else over)
     return Allowance(rate, now + wanted, wanted, wait=0.0)

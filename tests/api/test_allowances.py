@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.http import HttpRequest
 
-from sends.api import allowances
+from sends.api import allowances, auth
 from sends.api.allowances import Counts
+from sends.models import SendIntent
 from sends.rules.allowances import Rate
 from tests.api.doors import MESSAGE, Door, door, problem
 from tests.commands.test_serve import serving
@@ -61,6 +63,32 @@ def test_every_message_of_a_batch_counts() -> None:
     assert int(problem_wait(api)) > 60
 
 
+@pytest.mark.usefixtures("slow")
+def test_what_a_batch_owes_is_never_forgiven() -> None:
+    api = door()
+    api.post("/intents/batch", [MESSAGE | {"action_key": f"k{number}"} for number in range(30)])
+    assert int(problem_wait(api)) > 27 * 60
+
+
+@pytest.mark.usefixtures("slow")
+def test_of_two_batches_at_once_the_second_waits_and_nothing_of_it_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    api = door()
+
+    def count(request: HttpRequest, token_id: str) -> None:
+        """Let it in, and then the other batch is faster."""
+        allowances.count(request, token_id)
+        allowances.counts.take(f"token:{token_id}", SLOW, requests=5, owing=True)
+
+    monkeypatch.setattr(auth, "count", count)
+    answer = api.post("/intents/batch", [MESSAGE, MESSAGE | {"action_key": "other"}])
+
+    problem(answer, 429, "too_many_requests")
+    assert int(answer["Retry-After"]) > 180
+    assert not SendIntent.objects.exists()
+
+
 def problem_wait(api: Door) -> str:
     answer = api.get("/intents")
     problem(answer, 429, "too_many_requests")
@@ -99,7 +127,7 @@ def test_who_came_back_to_all_is_forgotten(tmp_path: Path) -> None:
     for number in range(50):
         counts.take(f"address:{number}", fast)
     counts.take("one more", SLOW)
-    (rows,) = counts._connection().execute("SELECT COUNT(*) FROM allowances").fetchone()
+    (rows,) = counts._connection().execute("SELECT COUNT(*) FROM counts").fetchone()
     assert rows < 50
 
 

@@ -42,11 +42,24 @@ def test_owing_makes_the_next_wait_the_longer() -> None:
     assert take(RATE, owed.full_at, requests=1, now=START + 6).wait == 0
 
 
-def test_never_is_more_than_one_window_waited_for() -> None:
+def test_all_that_is_owed_has_to_come_back() -> None:
     owed = take(RATE, 0.0, requests=10**6, now=START, owing=True)
-    clock_set_back = take(RATE, START + 10**6, requests=1, now=START)
-    for full_at in (owed.full_at, clock_set_back.full_at):
-        assert take(RATE, full_at, requests=1, now=START).wait <= RATE.window + 1
+    assert take(RATE, owed.full_at, requests=1, now=START).wait == 10**6 + 1 - RATE.window
+
+
+def test_nobody_owes_more_while_something_is_owed() -> None:
+    owed = take(RATE, 0.0, requests=15, now=START, owing=True)
+    refused = take(RATE, owed.full_at, requests=15, now=START, owing=True)
+    assert (refused.wait, refused.full_at) == (6.0, owed.full_at)
+    assert take(RATE, owed.full_at, requests=15, now=START + 6, owing=True).wait == 0
+
+
+def test_a_clock_that_was_set_back_adds_nothing() -> None:
+    full = take(RATE, 0.0, requests=10, now=START)
+    back = START - 10**6
+    refused = take(RATE, full.full_at, requests=1, now=back, seen=START)
+    assert refused.wait == 1.0
+    assert take(RATE, refused.full_at, requests=1, now=back + 1, seen=back).wait == 0
 
 
 @given(
