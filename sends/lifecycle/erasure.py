@@ -2,9 +2,10 @@
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from urllib.parse import unquote
 
 from django.db import transaction
 from django.db.models import Model, Q, QuerySet
@@ -61,12 +62,13 @@ class Erased:
     """What was erased, and what is left to do.
 
     `pseudonym` takes the address's place. `mentions` are entries of the audit log in whose words
-    it stands: they cannot change.
+    it stands: they cannot change. `suppressions` are those that lost their words or their address.
     """
 
     pseudonym: str
     emails: int = 0
     events: int = 0
+    suppressions: int = 0
     blocking: list[Blocking] = field(default_factory=list)
     is_suppressed: bool = False
     mentions: list[int] = field(default_factory=list)
@@ -100,7 +102,7 @@ def erase(
     erasing.unmatched_events()
     erasing.suppressions()
     erased.mentions = list(_entries_with(tenant, spellings))
-    if not dry_run and (erased.emails or erased.events):
+    if not dry_run and (erased.emails or erased.events or erased.suppressions):
         _record(tenant, erased, reason, now)
         overwrite_freed_pages()
     return erased
@@ -138,7 +140,7 @@ class _Erasing:
             for version in versions
             if version.deliveries.filter(normal=self.person).exists()
         ]
-        events = self._events_of(to_person)
+        events = self._with_siblings(ProviderEvent.objects.filter(intent__in=to_person))
         blocking = list(self._blocking(action.number, versions, events))
         if blocking:
             self.erased.blocking += blocking
@@ -151,10 +153,9 @@ class _Erasing:
                 self._version(version)
             self._events(events)
 
-    def _events_of(self, versions: Iterable[SendIntent]) -> QuerySet[ProviderEvent]:
-        """Those of these versions, and what was told in the same requests: the bytes are shared."""
-        own = ProviderEvent.objects.filter(intent__in=versions)
-        together = Q(intent__in=versions)
+    def _with_siblings(self, own: QuerySet[ProviderEvent]) -> QuerySet[ProviderEvent]:
+        """These, and what was told in the same requests: the bytes are shared."""
+        together = Q(pk__in=own.values("pk"))
         requests = own.exclude(raw=b"").values_list("account_id", "received_at", "raw")
         for account_id, received_at, raw in requests:
             together |= Q(account_id=account_id, received_at=received_at, raw=bytes(raw))
@@ -169,14 +170,20 @@ class _Erasing:
             yield Blocking(f"#{number} is not over: {label}", WAYS_OUT[version.status])
         if Anomaly.objects.filter(intent__in=ids, closed_at=None).exists():
             yield Blocking(f"#{number} has an open anomaly", "let an admin look and close it")
+        yield from self._unsettled(f"#{number}", events, ids)
+
+    def _unsettled(
+        self, what: str, events: QuerySet[ProviderEvent], own: Collection[uuid.UUID] = ()
+    ) -> Iterator[Blocking]:
+        """Why these events, told of it, have to stay for now; `own` are the versions it has."""
         if events.filter(state=EventState.RECEIVED).exists():
-            yield Blocking(f"#{number} has news that is not applied yet", "try again in a minute")
-        others = events.exclude(intent__in=ids).exclude(intent=None)
+            yield Blocking(f"{what} has news that is not applied yet", "try again in a minute")
+        others = events.exclude(intent__in=own).exclude(intent=None)
         unsettled = others.filter(needed("intent__action", self.now))
         numbers = unsettled.order_by().values_list("intent__action__number", flat=True).distinct()
         for other in numbers:
             yield Blocking(
-                f"#{number} was told of in one request with #{other}, which is not over",
+                f"{what} was told of in one request with #{other}, which is not over",
                 f"settle #{other}",
             )
 
@@ -225,27 +232,50 @@ class _Erasing:
         return text
 
     def unmatched_events(self) -> None:
-        """What a provider told about the address, and of no email of ours."""
-        to_person = Q()
+        """What a provider told about the address, and of no email of ours, request by request."""
+        to_person = Q(pk__in=list(self._unread()))
         for spelling in self.spellings:
             to_person |= Q(recipient__iexact=spelling)
         told = ProviderEvent.objects.filter(to_person, account__tenant=self.tenant, intent=None)
-        if waiting := told.filter(state=EventState.RECEIVED).count():
-            self.erased.blocking.append(
-                Blocking(f"{waiting} new events are about them", "try again in a minute")
-            )
-        settled = told.exclude(state=EventState.RECEIVED)
-        self.erased.events += settled.count()
+        done: set[uuid.UUID] = set()
+        for pk in list(told.order_by("pk").values_list("pk", flat=True)):
+            if pk not in done:
+                with transaction.atomic():
+                    done |= self._request(pk)
+
+    def _unread(self) -> Iterator[uuid.UUID]:
+        """Events whose recipient could not be read, in whose bytes the address stands."""
+        unread = ProviderEvent.objects.filter(
+            account__tenant=self.tenant, intent=None, recipient=""
+        ).exclude(raw=b"")
+        for pk, raw in unread.values_list("pk", "raw").iterator(chunk_size=100):
+            text = bytes(raw).decode(errors="replace")
+            if _mentions(f"{text} {unquote(text)}", self.spellings):
+                yield pk
+
+    def _request(self, pk: uuid.UUID) -> set[uuid.UUID]:
+        """All that was told together with this event, or none of it."""
+        events = self._with_siblings(ProviderEvent.objects.filter(pk=pk))
+        together = set(events.values_list("pk", flat=True))
+        blocking = list(self._unsettled("The address", events))
+        if blocking:
+            known = self.erased.blocking
+            known += [one for one in blocking if one not in known]
+            return together
+        self.erased.events += len(together)
         if not self.dry_run:
-            with transaction.atomic():
-                self._events(settled)
+            self._events(events)
+        return together
 
     def suppressions(self) -> None:
         found = Suppression.objects.filter(tenant=self.tenant, normal=self.person)
-        self.erased.is_suppressed = found.filter(released_at=None).exists()
+        standing, released = found.filter(released_at=None), found.exclude(released_at=None)
+        worded = standing.exclude(reason="")
+        self.erased.is_suppressed = standing.exists()
+        self.erased.suppressions = worded.count() + released.count()
         if not self.dry_run:
-            found.exclude(reason="").update(reason="")
-            found.exclude(released_at=None).update(normal=self.erased.pseudonym, release_reason="")
+            worded.update(reason="")
+            released.update(normal=self.erased.pseudonym, reason="", release_reason="")
 
 
 # Free text beside an intent in which an address may stand.
@@ -264,7 +294,7 @@ def _mentions(text: str, spellings: set[str]) -> bool:
 def _entries_with(tenant: Tenant, spellings: set[str]) -> Iterator[int]:
     for entry in AuditEntry.objects.filter(tenant=tenant).order_by("sequence").iterator():
         facts = bytes(entry.facts).decode(errors="replace")
-        if _mentions(f"{entry.reason} {facts}", spellings):
+        if _mentions(f"{entry.actor} {entry.target} {entry.reason} {facts}", spellings):
             yield entry.sequence
 
 
@@ -279,6 +309,7 @@ def _record(tenant: Tenant, erased: Erased, reason: str, now: datetime) -> None:
             facts={
                 "emails": erased.emails,
                 "events": erased.events,
+                "suppressions": erased.suppressions,
                 "blocking": len(erased.blocking),
             },
             now=now,

@@ -1,12 +1,13 @@
 """Erasing a person leaves nothing of them but a suppression, and the record that it was done."""
 
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from django.apps import apps
 from django.db import transaction
 
-from sends.lifecycle import chain, erasure, requeue, retention
+from sends.lifecycle import audit, chain, erasure, requeue, retention
 from sends.lifecycle.anomalies import open_anomaly
 from sends.lifecycle.erasure import Erased
 from sends.lifecycle.refusals import Invalid
@@ -161,7 +162,7 @@ def test_the_record_does_not_name_the_person_and_the_chain_holds(agent: Agent) -
     entry = AuditEntry.objects.get()
     assert (entry.verb, entry.target) == ("erase", f"person:{erased.pseudonym}")
     assert entry.reason == "asked for by letter"
-    assert bytes(entry.facts) == b'{"blocking":0,"emails":1,"events":1}'
+    assert bytes(entry.facts) == b'{"blocking":0,"emails":1,"events":1,"suppressions":0}'
     assert chain.check(agent.tenant).broken == ""
 
 
@@ -252,6 +253,62 @@ def test_news_of_no_email_of_ours_is_erased_too(agent: Agent) -> None:
     assert rows_with(NORMAL) == set()
 
 
+def test_news_of_no_email_is_erased_with_all_that_shares_its_request(agent: Agent) -> None:
+    his = make_intent(agent, status=Status.DONE, to=OTHER)
+    raw, now = f"{JANE} and {OTHER}".encode(), database_now()
+    make_event(his, raw=raw, received_at=now, intent=None, state=EventState.PARKED)
+    sibling = make_event(his, raw=raw, received_at=now, recipient=OTHER, reason="")
+
+    assert erase(agent).events == 2
+
+    sibling.refresh_from_db()
+    assert (bytes(sibling.raw), sibling.recipient) == (b"", OTHER)
+    assert rows_with(NORMAL) == set()
+
+
+def test_news_of_no_email_waits_for_what_shares_its_request(agent: Agent) -> None:
+    his = make_intent(agent, status=Status.SUBMITTED, to=OTHER)
+    raw, now = f"{JANE} and {OTHER}".encode(), database_now()
+    make_event(his, raw=raw, received_at=now, intent=None, state=EventState.PARKED)
+    make_event(his, raw=raw, received_at=now, recipient=OTHER, reason="")
+    make_event(his, intent=None, state=EventState.RECEIVED)
+
+    erased = erase(agent)
+
+    first, second = (blocking.what for blocking in erased.blocking)
+    assert f"in one request with #{his.action.number}" in first
+    assert second == "The address has news that is not applied yet"
+    assert erased.events == 0
+    assert ProviderEvent.objects.exclude(raw=b"").count() == 3
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.parametrize("raw", [f"{{{JANE}", f"to={quote(JANE)}"])
+def test_news_that_could_not_be_read_is_erased_if_it_names_the_person(
+    agent: Agent, raw: str
+) -> None:
+    intent = make_intent(agent, status=Status.DONE, to=OTHER)
+    unread = {"intent": None, "state": EventState.PARKED, "recipient": "", "reason": ""}
+    hers = make_event(intent, raw=raw.encode(), **unread)
+    his = make_event(intent, raw=f"{{{OTHER} \xff".encode("latin-1"), **unread)
+
+    assert erase(agent).events == 1
+
+    left = ProviderEvent.objects.exclude(raw=b"").values_list("pk", flat=True)
+    assert list(left) == [his.pk]
+    hers.refresh_from_db()
+    assert hers.purged_at
+
+
+def test_a_suppression_alone_is_recorded_once(agent: Agent) -> None:
+    Suppression.objects.create(
+        tenant=agent.tenant, normal=NORMAL, cause="bounced", reason=JANE, since=database_now()
+    )
+    assert [erase(agent).suppressions for _ in range(2)] == [1, 0]
+    entry = AuditEntry.objects.get()
+    assert bytes(entry.facts) == b'{"blocking":0,"emails":0,"events":0,"suppressions":1}'
+
+
 def test_a_suppression_stays_and_a_released_one_does_not(agent: Agent) -> None:
     over(agent)
     now = database_now()
@@ -283,6 +340,15 @@ def test_entries_of_the_log_that_name_the_person_are_said(agent: Agent) -> None:
 
     assert erased.mentions == [1]
     assert rows_with(NORMAL) == {"AuditEntry"}
+
+
+def test_entries_by_the_person_and_about_the_person_are_said(agent: Agent) -> None:
+    with transaction.atomic():
+        for actor, target in ((JANE, "x"), ("system", f"person:{NORMAL}"), ("system", "x")):
+            audit.record(
+                tenant=agent.tenant, actor=actor, verb="add", target=target, now=database_now()
+            )
+    assert erase(agent).mentions == [1, 2]
 
 
 def test_what_retention_purged_before_is_erased_too(agent: Agent) -> None:
