@@ -59,7 +59,7 @@ def pictures_of(intent_id: uuid.UUID, message: Message) -> dict[str, str]:
     if not named or sum(one.size for one in named) > MOST_SHOWN:
         return {}
     try:
-        contents = contents_of(intent_id, message)
+        contents = contents_of(intent_id, named)
     except AlteredAttachment:
         return {}
     return dict(_shown(named, contents))

@@ -1,6 +1,6 @@
 """The exact bytes of one version by its digest, where they can do no harm."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 
 from django.http import Http404, HttpResponse
@@ -10,12 +10,12 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from sends.dashboard.access import MemberRequest, for_role
-from sends.dashboard.attachments import pictures_of
+from sends.dashboard.attachments import MOST_SHOWN, pictures_of
 from sends.lifecycle.attachments import AlteredAttachment, contents_of
 from sends.models import Payload, Role, SendIntent, database_now
 from sends.rules.markup import with_pictures
 from sends.rules.mime import build
-from sends.rules.payloads import Message, seal, thaw
+from sends.rules.payloads import Attachment, Message, seal, thaw
 
 HARMLESS = (
     "sandbox; default-src 'none'; img-src {images}; style-src 'unsafe-inline'; "
@@ -51,7 +51,9 @@ def html(request: MemberRequest, payload: Payload) -> HttpResponse:
     `?images=1` lets it load remote ones, in this one view.
     """
     message = _message(payload)
-    body = message.html and with_pictures(message.html, pictures_of(payload.intent_id, message))
+    body = message.html and with_pictures(
+        message.html, pictures_of(payload.intent_id, message), most=MOST_SHOWN
+    )
     images = "data: https:" if request.GET.get("images") == "1" else "data:"
     return _harmless(body, "text/html; charset=utf-8", images=images)
 
@@ -80,7 +82,7 @@ def raw(request: MemberRequest, payload: Payload) -> HttpResponse:
 def eml(request: MemberRequest, payload: Payload) -> HttpResponse:
     """The email for a mail program, as its recipients would get it: without Bcc."""
     frozen = thaw(bytes(payload.body))
-    contents = _contents(payload, frozen.message)
+    contents = _contents(payload, frozen.message.attachments)
     built = build(frozen, date=payload.intent.created_at, contents=contents)
     response = _harmless(built, "message/rfc822")
     name = f"email-{payload.intent.digest[:8]}.eml"
@@ -97,14 +99,14 @@ def attachment(request: MemberRequest, payload: Payload, place: int) -> HttpResp
     if not 1 <= place <= len(message.attachments):
         raise Http404("This email has no such attachment.")
     file = message.attachments[place - 1]
-    response = _harmless(_contents(payload, message)[file.sha256], "application/octet-stream")
+    response = _harmless(_contents(payload, [file])[file.sha256], "application/octet-stream")
     response["Content-Disposition"] = content_disposition_header(True, file.filename)
     return response
 
 
-def _contents(payload: Payload, message: Message) -> dict[str, bytes]:
+def _contents(payload: Payload, files: Sequence[Attachment]) -> dict[str, bytes]:
     try:
-        return contents_of(payload.intent_id, message)
+        return contents_of(payload.intent_id, files)
     except AlteredAttachment:
         raise Http404("An attachment of this email is not what its digest says.") from None
 

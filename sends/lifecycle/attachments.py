@@ -1,14 +1,14 @@
 """The bytes of attachments: kept once a tenant, and read again when their email goes out."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from django.db import IntegrityError
 
 from sends.models import AttachmentContent, AttachmentUse, SendIntent, Tenant
 from sends.rules.keys import sha256
-from sends.rules.payloads import Message
+from sends.rules.payloads import Attachment, Message
 
 
 class AlteredAttachment(Exception):
@@ -56,13 +56,14 @@ def carry(intent: SendIntent, message: Message) -> None:
     )
 
 
-def contents_of(intent_id: uuid.UUID, message: Message) -> dict[str, bytes]:
-    """The bytes by their SHA-256, or AlteredAttachment."""
-    if not message.attachments:
+def contents_of(intent_id: uuid.UUID, files: Sequence[Attachment]) -> dict[str, bytes]:
+    """The bytes of these by their SHA-256, and of no others; or AlteredAttachment."""
+    if not files:
         return {}
-    carried = AttachmentContent.objects.filter(uses__intent=intent_id)
+    wanted = {one.sha256 for one in files}
+    carried = AttachmentContent.objects.filter(uses__intent=intent_id, sha256__in=wanted)
     contents = {digest: bytes(body) for digest, body in carried.values_list("sha256", "body")}
-    for one in message.attachments:
+    for one in files:
         if one.sha256 not in contents or sha256(contents[one.sha256]) != one.sha256:
             raise AlteredAttachment(f"{one.filename}: its bytes are not those that were approved")
     return contents

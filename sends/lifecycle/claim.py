@@ -264,7 +264,7 @@ def _is_intact(intent: SendIntent) -> bool:
 
 def _has_its_files(intent: SendIntent) -> bool:
     try:
-        contents_of(intent.pk, thaw(bytes(intent.payload.body)).message)
+        contents_of(intent.pk, thaw(bytes(intent.payload.body)).message.attachments)
     except AlteredAttachment:
         return False
     return True
@@ -376,7 +376,7 @@ def request_of(
             sender=sender_facts(intent.sender),
             tag=intent.pk.hex,
             wire_key=adapter.wire_key(intent.idempotency_key),
-            contents=contents_of(intent.pk, frozen.message),
+            contents=contents_of(intent.pk, frozen.message.attachments),
         )
         return adapter.build(submission, facts), ""
     except AlteredAttachment:

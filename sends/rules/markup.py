@@ -54,12 +54,20 @@ class Link:
         return bool(self.host) and owned(self.host) != owned(domain)
 
 
-def with_pictures(body: str, pictures: Mapping[str, str]) -> str:
-    """The body with each picture in the place of its `cid:` address; `pictures` by Content-ID."""
+def with_pictures(body: str, pictures: Mapping[str, str], *, most: int) -> str:
+    """The body with each picture in the place of its `cid:` address; `pictures` by Content-ID.
+
+    At most so many characters of pictures, however often one is named: the rest stays as it is.
+    """
+    left = most
 
     def shown(found: re.Match[str]) -> str:
-        content_id = unquote(unescape(found["id"]))
-        return found["before"] + pictures.get(content_id, found[0].removeprefix(found["before"]))
+        nonlocal left
+        picture = pictures.get(unquote(unescape(found["id"])))
+        if picture is None or len(picture) > left:
+            return found[0]
+        left -= len(picture)
+        return found["before"] + picture
 
     return CID.sub(shown, body) if pictures else body
 

@@ -141,3 +141,20 @@ def test_pictures_that_the_html_brings_along_are_shown_if_they_are_pictures(clie
         f'<td background="{picture}" style="background:url({picture})"><img src=\'cid:none\'>'
     )
     assert "img-src data:;" in answer["Content-Security-Policy"]
+
+
+def test_to_show_the_pictures_no_other_file_is_read(client):
+    logo = file("a.png", PNG, content_id="a", inline=True)
+    intent = took(logo, file("b.zip", b"large"), html="<img src=cid:a>")
+    with no_triggers(AttachmentContent):
+        AttachmentContent.objects.filter(size=5).update(body=b"altered")
+    answer = approver_of(client, intent).get(f"/payload/{intent.digest}/html/")
+    assert "data:image/png" in answer.text
+
+
+def test_a_picture_that_is_named_too_often_does_not_fill_the_memory(client):
+    logo = file("a.png", PNG + bytes(1_500_000), content_id="a", inline=True)
+    intent = took(logo, html="<img src=cid:a>" * 1000)
+    answer = approver_of(client, intent).get(f"/payload/{intent.digest}/html/")
+    assert answer.text.count("data:image/png") == 3
+    assert answer.text.count("src=cid:a") == 997

@@ -61,7 +61,7 @@ def message_of(intent: SendIntent) -> Message:
 def contents_of(intent: SendIntent) -> list[bytes]:
     """The bytes of its attachments, in their order."""
     message = message_of(intent)
-    found = attachments.contents_of(intent.pk, message)
+    found = attachments.contents_of(intent.pk, message.attachments)
     return [found[one.sha256] for one in message.attachments]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sends.rules.markup import host_of, links_in, remote_images_in
+from sends.rules.markup import host_of, links_in, remote_images_in, with_pictures
 
 
 @pytest.mark.parametrize(
@@ -115,3 +115,12 @@ def test_what_would_be_loaded_from_elsewhere_is_counted(html, count):
 def test_broken_html_is_read_as_far_as_it_goes(html):
     assert all(link.host == "" for link in links_in(html))
     assert remote_images_in(html) == 0
+
+
+def test_a_picture_that_is_named_again_and_again_is_put_in_as_long_as_there_is_room():
+    pictures = {"a": "data:image/png;base64,AAAA", "b": "data:,"}
+    most = 2 * len(pictures["a"]) + len(pictures["b"])
+    shown = with_pictures("<img src=cid:a>" * 50_000 + "<img src=cid:b>", pictures, most=most)
+    assert shown.count(pictures["a"]) == 2
+    assert shown.count("cid:a") == 49_998
+    assert shown.endswith("<img src=data:,>")
