@@ -194,22 +194,24 @@ class _Message:
     def __init__(self, line: int, size: int) -> None:
         self.line = line
         self.size = size
-        self.lines: list[bytes] = []
+        self.text = bytearray()
+        self.last = 0  # where in it the last line begins
 
     def add(self, line: bytes) -> None:
         self.size += len(line)
         if self.size > MAX_BYTES:
-            self.lines.clear()
+            self.text.clear()
         else:
-            self.lines.append(line[1:] if line[:1] == b">" and QUOTED.match(line) else line)
+            self.last = len(self.text)
+            self.text += line[1:] if line[:1] == b">" and QUOTED.match(line) else line
 
     def item(self, name: str) -> Item:
         place = f"{name}:{self.line}"
         if self.size > MAX_BYTES:
             return Item(place, self.size, wrong=TOO_LARGE)
-        if self.lines and not self.lines[-1].strip(b"\r\n"):
-            self.lines.pop()  # the empty line before the next From line
-        return Item(place, self.size, b"".join(self.lines))
+        if not self.text[self.last :].strip(b"\r\n"):
+            del self.text[self.last :]  # the empty line before the next From line
+        return Item(place, self.size, bytes(self.text))
 
 
 TOO_LARGE = Wrong("", "too_large", f"at most {MAX_BYTES // 1_000_000} MB of one email are read")

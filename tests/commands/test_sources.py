@@ -1,6 +1,7 @@
 """Files of emails: what lies in them, where, and that no more than one is ever held."""
 
 import io
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,19 @@ def test_a_message_that_is_too_large_is_refused_and_the_next_one_read(
         ("m:1", "too_large"),
         ("m:6", None),
     ]
+
+
+def test_short_lines_take_no_more_memory_than_long_ones() -> None:
+    body = b"x\n" * 500_000
+    mail = io.BytesIO(FROM + b"S: 1\n\n" + body)
+    tracemalloc.start()
+    try:
+        [item] = mailbox("m", mail)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert item.raw == b"S: 1\n\n" + body
+    assert peak < 5 * len(body)
 
 
 @pytest.mark.parametrize(
