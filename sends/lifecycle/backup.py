@@ -21,19 +21,20 @@ def back_up(file: Path) -> datetime:
     """Write a backup to a new file, while everything runs; the moment of which it is.
 
     Wherever it is put in place the installation starts paused. Raises BackupFailed, and then
-    there is no such file.
+    there is no such file of ours.
     """
-    if file.exists():
+    if os.path.lexists(file):
         raise BackupFailed(f"{file} is there already; give another name.")
     draft = file.with_name(f".{file.name}.draft")
     try:
         # Emptied only once it is ours: another backup may be writing it.
-        with draft.open("ab") as lock:
-            draft.chmod(0o600)
+        with open(draft, "ab", opener=_for_its_owner) as lock:
+            os.fchmod(lock.fileno(), 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.truncate(draft, 0)
             made_at = _dump(draft)
             os.fsync(lock.fileno())
+            file.touch(0o600, exist_ok=False)  # what has appeared meanwhile is not replaced
             draft.rename(file)
     except BlockingIOError:
         raise BackupFailed(f"Another backup to {file} is being written.") from None
@@ -43,6 +44,11 @@ def back_up(file: Path) -> datetime:
         raise BackupFailed(f"{file} was not written: {_words(error)}") from None
     _sync_folder(file.parent)
     return made_at
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    """Not where a link leads, which somebody else may have put there."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _dump(draft: Path) -> datetime:

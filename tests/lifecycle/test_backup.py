@@ -84,6 +84,31 @@ def test_what_a_killed_one_left_is_no_obstacle(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["backup"]
 
 
+def test_a_file_that_appears_meanwhile_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, dump = tmp_path / "backup", backup._dump
+
+    def while_another_comes(draft: Path) -> object:
+        file.write_text("another")
+        return dump(draft)
+
+    monkeypatch.setattr(backup, "_dump", while_another_comes)
+    with pytest.raises(BackupFailed, match="File exists"):
+        back_up(file)
+    assert file.read_text() == "another"
+    assert [path.name for path in tmp_path.iterdir()] == ["backup"]
+
+
+@pytest.mark.parametrize("name", ["backup", ".backup.draft"])
+def test_nothing_is_written_where_a_link_leads(tmp_path: Path, name: str) -> None:
+    (tmp_path / "of-another").write_text("as it was")
+    (tmp_path / name).symlink_to(tmp_path / "of-another")
+    with pytest.raises(BackupFailed):
+        back_up(tmp_path / "backup")
+    assert (tmp_path / "of-another").read_text() == "as it was"
+
+
 def test_of_two_that_write_one_file_the_second_gives_up(tmp_path: Path) -> None:
     file, said = tmp_path / "backup", []
 
