@@ -190,8 +190,8 @@ def after_restore(*, by: str, made_at: datetime | None = None) -> Settled:
 
     `made_at` is when that was; left out, it is what the backup says itself, or when its database
     last showed a sign of life. What is not surely unsent becomes uncertain, under an attempt
-    that is assumed; what awaits a decision is held until an operator has looked. In small steps:
-    one that was killed goes on where it was.
+    that is assumed; what awaits a decision, or a time that had not come, is held until an operator
+    has looked. In small steps: one that was killed goes on where it was.
     """
     with transaction.atomic():
         _require_stopped()
@@ -296,12 +296,18 @@ def _may_have_gone(restore: Restore) -> QuerySet[SendIntent]:
     )
     return SendIntent.objects.filter(
         ~Exists(assumed),
+        ~_cannot_have_gone(restore),
         Q(version=F("action__latest_version")) | ~Q(status=Status.DEAD_LETTER),
         status__in=MAY_HAVE_GONE,
         accepted_at=None,
         created_at__lte=restore.noticed_at,
         payload__isnull=False,
     )
+
+
+def _cannot_have_gone(restore: Restore) -> Q:
+    """Queued for later than all that was forgotten, and never tried before."""
+    return Q(status=Status.QUEUED, attempt_count=0, not_before__gt=restore.noticed_at)
 
 
 def _locked(intents: QuerySet[SendIntent]) -> Sequence[SendIntent]:
@@ -388,11 +394,16 @@ def _as_it_goes(intent: SendIntent) -> tuple[str, str]:
 
 
 def _hold_some(restore: Restore) -> int:
-    """Hold some of what awaits a decision, which may have been approved and sent; how many."""
+    """Hold some of that about which a decision may be forgotten; how many.
+
+    What awaits one may have been approved and sent; what is queued for later, called off.
+    """
     with transaction.atomic():
         _require_stopped()
         waiting = SendIntent.objects.alias(held=F("holds").bitand(HELD)).filter(
-            held=0, status__in=AWAIT_A_DECISION, created_at__lte=restore.noticed_at
+            Q(status__in=AWAIT_A_DECISION) | _cannot_have_gone(restore),
+            held=0,
+            created_at__lte=restore.noticed_at,
         )
         return set_hold(Hold.RESTORED, pk__in=[intent.pk for intent in _locked(waiting)])
 

@@ -327,6 +327,23 @@ def test_what_is_over_or_uncertain_stays_as_it_is(restored: Installation, status
     assert not intent.attempts.exists()
 
 
+def test_what_was_queued_for_later_cannot_have_gone_and_is_held(restored: Installation) -> None:
+    later = database_now() + timedelta(days=1)
+    scheduled = make_intent(status=S.QUEUED, now=before(), not_before=later)
+    come = make_intent(status=S.QUEUED, now=before(), not_before=before())
+    tried = make_intent(status=S.QUEUED, now=before(), not_before=later, attempt_count=1)
+
+    settled = restores.after_restore(by="test")
+
+    assert (settled.uncertain, settled.held) == (2, 1)
+    scheduled.refresh_from_db()
+    assert (scheduled.status, scheduled.holds) == (S.QUEUED, HELD)
+    assert not scheduled.attempts.exists()
+    for intent in (come, tried):
+        intent.refresh_from_db()
+        assert intent.status == S.UNCERTAIN
+
+
 def test_a_dead_letter_that_was_accepted_stays_one(restored: Installation) -> None:
     intent = make_intent(status=S.DEAD_LETTER, now=before(), accepted_at=before())
     restores.after_restore(by="test")
