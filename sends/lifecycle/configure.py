@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
@@ -316,7 +317,11 @@ class _Step:
         )
 
     def claimed_roles(self, tenant: Tenant, table: TenantTable, here: Where) -> None:
-        """Replaced as one list: a role that the file no longer gives is given no more."""
+        """Replaced as one list: a role that the file no longer gives is given no more.
+
+        It is taken at the next sign-in of who has it, except through a provider that the list no
+        longer names: those people stay, and are named.
+        """
         wanted = {}
         for index, claimed in enumerate(table.claimed_roles):
             provider = IdentityProvider.objects.filter(slug=claimed.provider).first()
@@ -342,6 +347,22 @@ class _Step:
         words = [f"- {_claim_words(*one)}" for one in before.items() - wanted.items()]
         words += [f"+ {_claim_words(*one)}" for one in wanted.items() - before.items()]
         self.changed(f"claimed roles of {tenant.slug}", sorted(words))
+        dropped = {provider for provider, _ in before} - {provider for provider, _ in wanted}
+        for provider in sorted(dropped, key=str):
+            self.name_who_stays(tenant, provider)
+
+    def name_who_stays(self, tenant: Tenant, provider: IdentityProvider) -> None:
+        people = SocialAccount.objects.filter(provider=provider.slug).values("user")
+        members = Membership.objects.filter(tenant=tenant, person__in=people)
+        stay = [
+            f"{member.person} ({Role(member.role).label.lower()})"
+            for member in members.select_related("person").order_by("person__email")
+        ]
+        if stay:
+            self.applied.changes.append(
+                f"people of {provider.slug} keep their roles in {tenant.slug} until an admin"
+                f" removes them: {', '.join(stay)}"
+            )
 
     def password(self, person: Person, table: PersonTable, here: Where) -> None:
         """Set the first one. Later ones are the person's own."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.auth import authenticate
 
@@ -28,6 +29,7 @@ from sends.models import (
 )
 from sends.rules.configuration import WrongConfiguration, read
 from sends.rules.keys import sha256
+from tests.factories import make_person
 
 pytestmark = pytest.mark.django_db
 
@@ -428,6 +430,21 @@ def test_an_identity_provider_and_the_roles_it_gives_are_made(monkeypatch) -> No
     ]
     assert apply(COMPANY + ACME).changes == []
     assert ClaimedRole.objects.get().value == "outbox-2"
+
+
+def test_who_stays_by_a_provider_that_gives_no_role_any_more_is_named(monkeypatch) -> None:
+    monkeypatch.setenv("OIDC_SECRET", "a secret")
+    apply(COMPANY + ACME + CLAIMED.format("outbox", "viewer"))
+    person = make_person(Tenant.objects.get(), Role.OPERATOR, email="jo@example.com")
+    make_person(Tenant.objects.get(), Role.VIEWER)
+    SocialAccount.objects.create(user=person, provider="company", uid="248289761001")
+    emptied = ACME.replace('slug = "acme"', 'slug = "acme"\nclaimed_roles = []', 1)
+    changed, who_stays = apply(COMPANY + emptied).changes
+    assert changed == "change claimed roles of acme: - company outbox → viewer"
+    assert who_stays == (
+        "people of company keep their roles in acme until an admin removes them:"
+        " jo@example.com (operator)"
+    )
 
 
 def test_a_role_of_a_provider_that_is_not_there_is_refused() -> None:
