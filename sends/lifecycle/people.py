@@ -31,7 +31,7 @@ class Invited:
 def invite(email: str, *, role: Role, tenant: Tenant, by: Person) -> Invited:
     """A link by which whoever reads this address joins; an earlier one to it ends.
 
-    Whether the address has an account already, here or in another tenant, shows nowhere.
+    Whether the address has an account elsewhere shows on the page of the link alone.
     """
     with transaction.atomic():
         now = database_now()
@@ -74,14 +74,15 @@ def invitation_of(token: str) -> Invitation | None:
 
 def accept(token: str, *, person: Person | None = None, password: str = "") -> Person:
     """Use the link up: `person`, who is signed in with its address, joins; or a new one, who
-    gets `password`."""
+    gets `password`. What somebody promised who is no longer admin there counts no more."""
     with transaction.atomic():
         now = database_now()
-        pending = Invitation.objects.pending(now).select_related("tenant")
+        pending = Invitation.objects.pending(now).select_related("tenant", "invited_by")
         invitation = pending.filter(digest=_digest(token)).first()
         taken = pending.filter(digest=_digest(token)).update(accepted_at=now)
         if invitation is None or not taken:
             raise TooLate("This invitation was used, taken back, or is older than 7 days.")
+        _require_still_admin(invitation)
         known = Person.objects.filter(email__iexact=invitation.email).first()
         if person is None and known is not None:
             raise NotAllowed(f"{invitation.email} has an account; sign in with it first.")
@@ -172,6 +173,28 @@ def new_password_link(person: Person, *, tenant: Tenant, by: Person) -> str:
         _require_charge_of(person, by)
         _record(tenant, by, "reset_password", person.email, {}, now)
     return reset_link(person)
+
+
+def end_ways_in(person: Person) -> None:
+    """What was set up to sign in as this person no longer counts, and whoever is in is out.
+
+    The password of who has `break_glass` stays: it has to serve when the provider does not.
+    """
+    if not person.break_glass:
+        person.set_unusable_password()
+        person.save(update_fields=["password"])
+    Authenticator.objects.filter(user=person).delete()
+    _end_sessions(person)
+
+
+def _require_still_admin(invitation: Invitation) -> None:
+    try:
+        require_role(invitation.invited_by, invitation.tenant, Role.ADMIN)
+    except NotAllowed:
+        raise TooLate(
+            f"{invitation.invited_by} is no longer admin of {invitation.tenant};"
+            " ask who is for another invitation."
+        ) from None
 
 
 def _locked(tenant: Tenant) -> None:

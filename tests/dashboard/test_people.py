@@ -156,6 +156,21 @@ def test_an_invitation_taken_back_is_over(client, admin, tenant):
     assert verbs(tenant) == ["invite", "revoke_invitation"]
 
 
+@pytest.mark.parametrize("end", ["removed", "lowered", "switched off"])
+def test_what_a_former_admin_promised_lets_nobody_in(client, admin, tenant, end):
+    link = invited(client, role=Role.ADMIN)
+    if end == "removed":
+        tenant.memberships.filter(person=admin).delete()
+    elif end == "lowered":
+        tenant.memberships.filter(person=admin).update(role=Role.OPERATOR)
+    else:
+        Person.objects.filter(pk=admin.pk).update(is_active=False)
+    page = Client().post(link, {"password1": NEW, "password2": NEW}, follow=True)
+    assert f"is no longer admin of {tenant}" in page.text
+    assert not Person.objects.filter(email="new@example.org").exists()
+    assert Invitation.objects.get().accepted_at is None
+
+
 def test_who_belongs_here_is_not_invited_again(client, admin, other):
     answer = client.post(
         "/settings/people/invite/", {"email": other.email.upper(), "role": int(Role.ADMIN)}
