@@ -71,6 +71,7 @@ class Provider:
             "sub": "248289761001",
             "iat": now,
             "exp": now + 300,
+            "auth_time": now,
             "nonce": asked.get("nonce"),
             "email": "jo@example.com",
             "email_verified": True,

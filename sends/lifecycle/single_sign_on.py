@@ -7,6 +7,7 @@ from datetime import datetime
 from django.db import transaction
 
 from sends.lifecycle import audit
+from sends.lifecycle.people import end_ways_in
 from sends.lifecycle.refusals import NotAllowed
 from sends.models import (
     ClaimedRole,
@@ -43,20 +44,25 @@ def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) 
     """The person, with the roles that the claims give now; None for whom they give none.
 
     `known` has signed in through this provider before. Roles are given and taken in those tenants
-    alone that name the provider, and are then as it says, even those of a last admin.
+    alone that name the provider, and are then as it says, even those of a last admin. Whoever is
+    matched by the address loses every other way in: it may be of somebody's making who never
+    had the address.
     """
     with transaction.atomic():
         now = database_now()
         email = claims.email.strip().lower()
         _require_spoken_for(provider, email, claims.is_verified)
         person = known or _by_address(provider, email)
+        is_matched = known is None and person is not None
         if person is not None and not person.is_active:
             raise NotAllowed(f"The account of {person.email} is switched off.")
         roles = _roles(provider, claims.values)
         if person is None and roles:
             person = Person.objects.create_user(email)
         if person is not None:
-            _give(person, provider, roles, now)
+            _give(person, provider, roles, now, is_matched=is_matched)
+            if is_matched and roles:
+                end_ways_in(person)
     return person if roles else None
 
 
@@ -84,14 +90,19 @@ def _roles(provider: IdentityProvider, values: Iterable[str]) -> dict[Tenant, Ro
 
 
 def _give(
-    person: Person, provider: IdentityProvider, roles: dict[Tenant, Role], now: datetime
+    person: Person,
+    provider: IdentityProvider,
+    roles: dict[Tenant, Role],
+    now: datetime,
+    *,
+    is_matched: bool,
 ) -> None:
     governed = Tenant.objects.filter(claimed_roles__provider=provider).distinct()
     for tenant in governed.order_by("pk"):
         members = Membership.objects.select_for_update().filter(tenant=tenant, person=person)
         membership, role = members.first(), roles.get(tenant)
         before = Role(membership.role) if membership else None
-        if role == before:
+        if role == before and not (role and is_matched):
             continue
         if role is None:
             members.delete()
@@ -104,7 +115,8 @@ def _give(
             actor=f"provider:{provider.slug}",
             verb="map_role",
             target=f"person:{person.email}",
-            facts={"before": _word(before), "after": _word(role)},
+            facts={"before": _word(before), "after": _word(role)}
+            | ({"matched_by": "address"} if is_matched else {}),
             now=now,
         )
 

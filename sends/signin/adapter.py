@@ -1,11 +1,13 @@
 """What django-allauth asks us while somebody signs in."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import qrcode
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.account.authentication import get_authentication_records
+from allauth.account.internal.flows.login import record_authentication
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.models import SocialAccount
@@ -22,7 +24,7 @@ from sends.lifecycle.single_sign_on import may_use_password
 from sends.rules.addresses import normal
 
 # By what somebody shows who they are; a link to a new password, in a mail, is not enough.
-PROOFS = ("password", "mfa", "socialaccount")
+PROOFS = ("password", "mfa", "single_sign_on")
 
 
 class Accounts(DefaultAccountAdapter):
@@ -60,11 +62,18 @@ class Accounts(DefaultAccountAdapter):
         return normal(credentials.get("email", ""))
 
     def pre_login(self, request: HttpRequest, user: Any, **kwargs: Any) -> HttpResponse | None:
-        """A passkey lets nobody in whom a password would not."""
+        """A passkey lets nobody in whom a password would not.
+
+        Signing in elsewhere shows who somebody is as of when it was done there.
+        """
         records = get_authentication_records(request, user)
         came_from_elsewhere = any(r["method"] == "socialaccount" for r in records)
         if not came_from_elsewhere and not may_use_password(user):
             return self.respond_user_inactive(request, user)
+        sociallogin = (kwargs.get("signal_kwargs") or {}).get("sociallogin")
+        if sociallogin is not None:
+            at = signed_in_there_at(sociallogin.claims)
+            record_authentication(request, user, "single_sign_on", at=at)
         answer: HttpResponse | None = super().pre_login(request, user, **kwargs)
         return answer
 
@@ -72,14 +81,21 @@ class Accounts(DefaultAccountAdapter):
         """Who has nothing to show here signs in elsewhere once more."""
         ways: list[dict[str, Any]] = super().get_reauthentication_methods(user)
         if not ways and user.is_authenticated:
-            for account in SocialAccount.objects.filter(user=user):
-                url = reverse("openid_connect_login", args=[account.provider])
-                ways.append({"id": account.provider, "description": "Sign in again", "url": url})
+            accounts = SocialAccount.objects.filter(user=user).order_by("provider")
+            for slug in accounts.values_list("provider", flat=True).distinct():
+                url = reverse("openid_connect_login", args=[slug])
+                ways.append({"id": slug, "description": "Sign in again", "url": url})
         return ways
 
     def respond_user_inactive(self, request: HttpRequest, user: Any) -> HttpResponse:
         messages.error(request, "You have no access. Ask an admin.")
         return redirect("account_login")
+
+
+def signed_in_there_at(claims: Mapping[str, Any]) -> float:
+    """As a provider says; long ago where it does not."""
+    at = claims.get("auth_time")
+    return min(float(at), time.time()) if isinstance(at, int | float) else 0.0
 
 
 class SecondFactors(DefaultMFAAdapter):

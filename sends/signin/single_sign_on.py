@@ -4,6 +4,7 @@ The way there and back is django-allauth's; stricter than its own, an ID token i
 with its signature, its issuer, its audience and the nonce of this very sign-in.
 """
 
+import time
 from typing import Any
 
 import jwt
@@ -22,11 +23,13 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_safe
 from requests import RequestException
 
+from sends.conf import conf
 from sends.lifecycle.letters import link_to
 from sends.lifecycle.refusals import Refused
 from sends.lifecycle.single_sign_on import Claims, arrive, secret_of
 from sends.models import IdentityProvider
 from sends.rules.keys import sha256
+from sends.signin.adapter import signed_in_there_at
 
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]  # no shared secrets
 CLOCKS_DIFFER_SECONDS = 60
@@ -113,8 +116,14 @@ class Provider(OpenIDConnectProvider):
     def get_redirect_from_request_kwargs(self, request: HttpRequest) -> dict[str, Any]:
         """Nothing that the address says but where to go on: it may be of somebody else's making."""
         kwargs: dict[str, Any] = super().get_redirect_from_request_kwargs(request)
-        params = {"prompt": "login"} if request.user.is_authenticated else {}
+        again = {"prompt": "login", "max_age": "0"}  # with the latter, it has to say auth_time
+        params = again if request.user.is_authenticated else {}
         return kwargs | {"process": "login", "scope": self.get_scope(), "auth_params": params}
+
+    def extract_uid(self, data: Any) -> str:
+        """One subject of one issuer: another issuer may give the same name to somebody else."""
+        issuer, subject = self.app.settings["server_url"], super().extract_uid(data)
+        return sha256(f"{issuer} {subject}".encode())
 
     def extract_extra_data(self, data: Any) -> dict[str, Any]:
         return {}  # what it says is used at once and not kept
@@ -139,8 +148,19 @@ class SingleSignOns(DefaultSocialAccountAdapter):
         return False
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Whoever the claims give a role is let in; whoever they give none is told so."""
+        """Whoever the claims give a role is let in; whoever they give none is told so.
+
+        Who is signed in here was sent there to sign in anew, and the address of that can be
+        changed on the way: only what the provider then says of the time counts.
+        """
         provider = IdentityProvider.objects.get(slug=sociallogin.account.provider)
+        passed = time.time() - signed_in_there_at(sociallogin.claims)
+        if request.user.is_authenticated and passed >= conf.known_for.total_seconds():
+            raise _turned_away(
+                request,
+                f"{provider} did not say that you signed in there just now (auth_time), so that"
+                " does not show who you are.",
+            )
         known = sociallogin.user if sociallogin.is_existing else None
         try:
             person = arrive(provider, _claims(sociallogin.claims, provider), known=known)

@@ -1,9 +1,12 @@
 """Signing in through an identity provider: what is believed, and the roles that follow."""
 
+import json
 import time
 
 import pytest
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
+from django.contrib.messages import get_messages
 from django.test import Client
 
 from sends.lifecycle.configure import configure
@@ -228,6 +231,66 @@ def test_an_account_that_was_there_is_only_entered_where_the_set_up_says_so(clie
     assert role_of() == Role.APPROVER
 
 
+def squatted(provider, **fields):
+    """An account at the address that somebody else set up, who is signed in with it."""
+    set_up(provider, "matches_address = true")
+    person = make_person(make_tenant(), Role.VIEWER, email="jo@example.com")
+    Person.objects.filter(pk=person.pk).update(**fields)
+    squatter = Client()
+    squatter.post("/login/", {"login": person.email, "password": "let me in please"})
+    Authenticator.objects.create(user=person, type=Authenticator.Type.WEBAUTHN, data={})
+    return person, squatter
+
+
+def test_who_set_an_account_up_before_its_owner_came_is_out_of_it(client, provider):
+    person, squatter = squatted(provider)
+    assert squatter.get("/account/").status_code == 200
+    sign_in(client, provider)
+    assert client.session["_auth_user_id"] == str(person.pk)
+    person.refresh_from_db()
+    assert not person.has_usable_password()
+    assert not Authenticator.objects.exists()
+    assert squatter.get("/account/").status_code == 302
+    entry = AuditEntry.objects.get(verb="map_role")
+    assert json.loads(entry.facts)["matched_by"] == "address"
+
+
+def test_what_its_owner_sets_up_afterwards_stays(client, provider):
+    person, _ = squatted(provider)
+    sign_in(client, provider)
+    Authenticator.objects.create(user=person, type=Authenticator.Type.WEBAUTHN, data={})
+    sign_in(Client(), provider)
+    assert Authenticator.objects.exists()
+    assert client.get("/account/").status_code == 200
+
+
+def test_the_password_for_emergencies_stays_when_the_address_is_matched(client, provider):
+    person, _ = squatted(provider, break_glass=True)
+    sign_in(client, provider)
+    person.refresh_from_db()
+    assert person.check_password("let me in please")
+
+
+def test_whom_the_claims_give_no_role_takes_nothing_over(client, provider):
+    person, _ = squatted(provider)
+    provider.claims["groups"] = []
+    sign_in(client, provider)
+    person.refresh_from_db()
+    assert person.has_usable_password()
+
+
+def test_the_same_subject_of_another_issuer_is_somebody_else(client, provider):
+    sign_in(client, provider)
+    with identity_provider.running() as other:
+        set_up(other)
+        answer = sign_in(Client(), other)
+    assert "has an account here" in messages_of(answer)
+
+
+def messages_of(answer):
+    return " ".join(str(message) for message in get_messages(answer.wsgi_request))
+
+
 def test_who_was_switched_off_stays_out(client, provider):
     sign_in(client, provider)
     Person.objects.update(is_active=False)
@@ -255,6 +318,19 @@ def test_who_has_no_password_here_confirms_by_signing_in_there_again(client, pro
     assert answer["Location"] == "/login/with/company/?next=%2Fsettings%2Fpeople%2F"
     there = client.get(answer["Location"])
     assert "prompt=login" in there["Location"]
+    assert "max_age=0" in there["Location"]
     answer = client.get(provider.sign_in(there["Location"]))
     assert answer["Location"] == "/settings/people/"
     assert client.get("/settings/people/").status_code == 200
+
+
+@pytest.mark.parametrize("auth_time", [None, NOW - 16 * 60, "now"], ids=["none", "old", "a word"])
+def test_a_sign_in_there_that_is_not_fresh_does_not_confirm(client, provider, auth_time):
+    provider.claims = {"groups": ["outbox-admins"], "auth_time": auth_time}
+    sign_in(client, provider)
+    there = client.get("/settings/people/")
+    assert there["Location"].startswith("/login/with/company/")
+    answer = client.get(provider.sign_in(client.get(there["Location"])["Location"]))
+    assert "did not say that you signed in there just now" in messages_of(answer)
+    assert client.get("/settings/people/").status_code == 302
+    assert client.get("/runs/").status_code == 200
