@@ -72,8 +72,8 @@ class Command(BaseCommand):
             f"The backup is taken to be of {moment(settled.made_at)}.\n"
             f"{_emails(settled.uncertain)} may have been sent since: now uncertain, for an operator"
             " to settle.\n"
-            f"{_emails(settled.held)} to be decided may have been sent since: held until an"
-            " operator has looked and releases them.\n"
+            f"{_emails(settled.held)} to be decided, or queued for later, may have been decided"
+            " since: held until an operator has looked and releases them.\n"
             'Then: manage.py resume "why sending may go on"'
         )
 
