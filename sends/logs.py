@@ -65,8 +65,11 @@ _about: ContextVar[dict[str, Any]] = ContextVar("about", default={})  # noqa: B0
 
 @contextmanager
 def lines_about(**fields: Any) -> Iterator[None]:
-    """Every line that is written inside has these fields too, and those that `about` adds."""
-    token = _about.set(_about.get() | fields)
+    """Every line that is written inside has these fields too, and those that `about` adds there.
+
+    What was said outside of it is not said inside.
+    """
+    token = _about.set(fields)
     try:
         yield
     finally:

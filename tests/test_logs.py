@@ -67,6 +67,8 @@ def test_a_field_is_of_the_record_or_else_of_the_request_around_it():
     with logs.lines_about(request_id="of-the-request", tenant="t1"):
         logs.about(agent="a1")
         said = line("attempt", request_id="of-the-intent")
+        with logs.lines_about(request_id="of-another"):
+            assert not {"tenant", "agent"} & line("attempt").keys()
 
     assert (said["request_id"], said["tenant"], said["agent"]) == ("of-the-intent", "t1", "a1")
     assert "tenant" not in line("attempt")
