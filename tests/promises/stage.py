@@ -249,15 +249,15 @@ class Stage:
         intent = self.proposed(to, **fields)
         return review.approve(intent.pk, person=self.approver, digest=intent.digest)
 
-    def puppet(self, *points: str) -> Puppet:
-        puppet = Puppet(self._env(), *points)
+    def puppet(self, *points: str, **env: str) -> Puppet:
+        puppet = Puppet(self._env() | env, *points)
         self.processes.append(puppet)
         puppet.is_ready()
         return puppet
 
-    def puppet_at(self, point: str) -> Puppet:
+    def puppet_at(self, point: str, **env: str) -> Puppet:
         """A worker of its own that has come to this point of its drain."""
-        puppet = self.puppet(point)
+        puppet = self.puppet(point, **env)
         puppet.drain()
         puppet.reaches(point)
         return puppet
