@@ -1,6 +1,7 @@
 """A freshly started installation, and a Chromium to use it with.
 
-All browser tests share both: `tests/conftest.py` keeps them in one process.
+All browser tests share both: `tests/conftest.py` keeps them in one process. Both end with the
+last of these tests: as long as Playwright's event loop runs, Django may not use its database.
 """
 
 import json
@@ -33,7 +34,7 @@ class Place:
     people: dict[str, tuple[str, str]]  # role -> email, password
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A fresh installation of these tests alone, with its worker and its sandbox running."""
     folder = tmp_path_factory.mktemp("installation")
@@ -61,7 +62,7 @@ def _place(folder: Path) -> Place:
     return Place(demo["url"], demo["agent_token"], demo["sandbox_url"], people)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

@@ -14,9 +14,11 @@ from django.conf import settings
 
 
 @contextmanager
-def serving(env: dict[str, str], port: int) -> Iterator[subprocess.Popen[str]]:
-    # A pipe that nobody reads would stop the server once its log has filled it.
-    server = manage(env, "serve", f"--port={port}", log=subprocess.DEVNULL)
+def serving(
+    env: dict[str, str], port: int, *, log: int = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[str]]:
+    """A web server that listens. A pipe that nobody reads would stop it, once its log fills it."""
+    server = manage(env, "serve", f"--port={port}", log=log)
     try:
         assert server.stdout is not None
         assert server.stdout.readline() == f"listening on http://127.0.0.1:{port}\n"
@@ -68,7 +70,7 @@ def test_into_a_file_it_says_once_and_at_once_where_it_listens(
 def test_a_host_that_is_not_ours_costs_one_line_of_log(
     process_env: dict[str, str], free_port: int
 ) -> None:
-    with serving(process_env, free_port) as server:
+    with serving(process_env, free_port, log=subprocess.PIPE) as server:
         assert get(free_port, "/healthz", {"Host": "elsewhere.example.net"}).status == 400
         server.send_signal(signal.SIGTERM)
         _, log = server.communicate(timeout=20)
