@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -34,7 +35,7 @@ def recall() -> Memory | None:
 
 def remember(memory: Memory) -> None:
     """Whole or not at all. Of two that write at once one wins, and both wrote what was true."""
-    draft = _path().with_suffix(f".{os.getpid()}")
+    draft = _path().with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     known = {"installation": str(memory.installation), "beats": memory.beats}
     draft.write_text(json.dumps(known), encoding="utf-8")
     draft.replace(_path())
