@@ -65,7 +65,8 @@ def _delete_rows() -> None:
                 cursor.execute(statement)
     Switch.objects.filter(pk=installation.pk).update(causes=0, resume_at=None)
     # Or the data folder would remember what is deleted here, and take it for a restore.
-    (settings.DATA_DIR / "installation.json").unlink(missing_ok=True)
+    for memory in (*settings.DATA_DIR.glob("installation.*"), *settings.DATA_DIR.glob("drain-*")):
+        memory.unlink(missing_ok=True)
     cache.clear()
     if triggers.missing(connection):
         triggers.install(connection)
