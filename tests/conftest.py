@@ -64,12 +64,16 @@ def _delete_rows() -> None:
             for statement in statements:
                 cursor.execute(statement)
     Switch.objects.filter(pk=installation.pk).update(causes=0, resume_at=None)
-    # Or the data folder would remember what is deleted here, and take it for a restore.
-    for memory in (*settings.DATA_DIR.glob("installation.*"), *settings.DATA_DIR.glob("drain-*")):
-        memory.unlink(missing_ok=True)
     cache.clear()
     if triggers.missing(connection):
         triggers.install(connection)
+
+
+@pytest.fixture(autouse=True)
+def _forgetful_folder() -> None:
+    """The data folder remembers nothing of earlier tests: it would take their end for a restore."""
+    for memory in (*settings.DATA_DIR.glob("installation.*"), *settings.DATA_DIR.glob("drain-*")):
+        memory.unlink(missing_ok=True)
 
 
 @pytest.fixture
