@@ -10,10 +10,11 @@ import json
 import logging
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from django.db import OperationalError
@@ -60,7 +61,8 @@ ADDRESS = re.compile(r"[^\s\"'<>(),;:=/\[\]]+@[^\s\"'<>(),;:=/\[\]]+")
 MASK = "…"
 VALID_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
-_about: ContextVar[dict[str, Any]] = ContextVar("about", default={})  # noqa: B039 never changed
+OUTSIDE: Mapping[str, Any] = MappingProxyType({})
+_about: ContextVar[Mapping[str, Any]] = ContextVar("about", default=OUTSIDE)
 
 
 @contextmanager
@@ -77,8 +79,9 @@ def lines_about(**fields: Any) -> Iterator[None]:
 
 
 def about(**fields: Any) -> None:
-    """The lines from here to the end of the request have these fields too."""
-    _about.set(_about.get() | fields)
+    """The lines from here to the end of the request have these fields too; none outside of one."""
+    if _about.get() is not OUTSIDE:
+        _about.set({**_about.get(), **fields})
 
 
 def request_id() -> str:
@@ -126,7 +129,7 @@ def _words(record: logging.LogRecord) -> str:
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """Those of FIELDS that the record has, or that the request has in which it was made."""
-    known = _about.get() | vars(record)
+    known = {**_about.get(), **vars(record)}
     if record.exc_info and record.exc_info[1] is not None:
         error = record.exc_info[1]
         known = {"error": _kind(error)} | known | {"trace": _trace(error)}

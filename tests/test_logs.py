@@ -70,6 +70,7 @@ def test_a_field_is_of_the_record_or_else_of_the_request_around_it():
         with logs.lines_about(request_id="of-another"):
             assert not {"tenant", "agent"} & line("attempt").keys()
 
+    logs.about(tenant="of-no-request")
     assert (said["request_id"], said["tenant"], said["agent"]) == ("of-the-intent", "t1", "a1")
     assert "tenant" not in line("attempt")
 

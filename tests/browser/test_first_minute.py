@@ -105,6 +105,8 @@ def test_the_same_minute_by_keyboard_alone(page: Page, place: Place) -> None:
     expect(page.get_by_role("button", name=re.compile("Approve"))).to_be_enabled()
     page.keyboard.press("a")
     expect(page.locator("#undo")).to_contain_text(f"#{number} approved")
+    # Where HTMX puts the focus it has taken over what is new on the page.
+    expect(page.locator("#subject")).to_be_focused()
     page.keyboard.press("z")
     expect(page.get_by_role("status")).to_have_text(f"#{number} awaits approval again.")
     expect(page.locator("main .chip").first).to_have_text("Awaiting approval")
