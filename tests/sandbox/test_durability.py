@@ -82,9 +82,9 @@ def test_events_that_were_not_taken_are_sent_after_a_restart(
     post(sandbox, message("bounce"))
     receiver.wait_for(1)
     sandbox.kill()
+    before = len(receiver.deliveries)
     receiver.statuses = []
     sandbox.restart()
-    before = len(receiver.deliveries)
     deliveries = receiver.wait_for(before + 1)
     assert {delivery.json["id"] for delivery in deliveries} == {deliveries[0].json["id"]}
     sandbox.await_that(lambda one: one.stats()["events"] == {"sent": 1})
