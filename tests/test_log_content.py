@@ -135,7 +135,7 @@ def test_no_line_of_the_log_holds_what_anybody_wrote(
 
 
 def send_every_word(caller: Caller, installation: Installation) -> None:
-    """Until the log has an attempt of each, under the id of the request that proposed it."""
+    """Until the log has an attempt of each, under its request's id, and news from the provider."""
     for word in WORDS:
         answer = caller.propose(word)
         assert answer.status_code == 201, answer.text
@@ -144,6 +144,9 @@ def send_every_word(caller: Caller, installation: Installation) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while missing := wanted - {line["request_id"] for line in log_of(installation, "attempt")}:
         assert time.monotonic() < deadline, missing
+        time.sleep(0.2)
+    while not log_of(installation, "event"):
+        assert time.monotonic() < deadline
         time.sleep(0.2)
 
 
