@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ninja import NinjaAPI
@@ -122,7 +123,12 @@ class DescribedAPI(NinjaAPI):
     """Ninja's door, whose description says what else it answers."""
 
     def get_openapi_schema(self, **place: Any) -> OpenAPISchema:
-        described = super().get_openapi_schema(**place)
+        """The same for everybody, wherever asked: no address of ours stands below a variable."""
+        return self._described
+
+    @cached_property
+    def _described(self) -> OpenAPISchema:
+        described = super().get_openapi_schema()
         schemas = described["components"]["schemas"]
         schemas["ProblemAnswer"] = ProblemAnswer.model_json_schema(
             mode="serialization", ref_template="#/components/schemas/{model}"
