@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from allauth.usersessions.models import UserSession
 from django.db import transaction
 
@@ -166,11 +167,17 @@ def end_sessions(person: Person, *, tenant: Tenant, by: Person) -> None:
 
 
 def new_password_link(person: Person, *, tenant: Tenant, by: Person) -> str:
-    """A link to hand over, where the installation sends no mail."""
+    """A link to hand over, where the installation sends no mail.
+
+    Whoever makes it could use it. So there is none for whom a provider knows, who may have a role
+    in further tenants from one sign-in to the next, nor for whom the configuration names for
+    emergencies.
+    """
     with transaction.atomic():
         now = database_now()
         _decided_about(person, tenant, by)
         _require_charge_of(person, by)
+        _require_known_by_password(person)
         _record(tenant, by, "reset_password", person.email, {}, now)
     return reset_link(person)
 
@@ -178,12 +185,13 @@ def new_password_link(person: Person, *, tenant: Tenant, by: Person) -> str:
 def end_ways_in(person: Person) -> None:
     """What was set up to sign in as this person no longer counts, and whoever is in is out.
 
-    The password of who has `break_glass` stays: it has to serve when the provider does not.
+    Password and second factors of who has `break_glass` stay: they have to serve when the
+    provider does not, and the password alone must never do.
     """
     if not person.break_glass:
         person.set_unusable_password()
         person.save(update_fields=["password"])
-    Authenticator.objects.filter(user=person).delete()
+        Authenticator.objects.filter(user=person).delete()
     _end_sessions(person)
 
 
@@ -229,6 +237,19 @@ def _require_charge_of(person: Person, by: Person) -> None:
         raise NotAllowed(
             f"The account of {person.email} is not yours alone to decide about."
             " You can change the role here, or remove it."
+        )
+
+
+def _require_known_by_password(person: Person) -> None:
+    way_out = f"Whoever runs this installation can: manage.py changepassword {person.email}"
+    if person.break_glass:
+        raise NotPossible(
+            f"{person.email} gets in when all else fails; no admin sets that password. {way_out}"
+        )
+    if SocialAccount.objects.filter(user=person).exists():
+        raise NotPossible(
+            f"{person.email} signs in through an identity provider, and a password of yours would"
+            f" open what that gives elsewhere. Have the access given there. {way_out}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What policy no longer keeps, deleted in small batches: content of what is over, raw events."""
+"""What nobody keeps any more, deleted in small batches: content of what is over, old sessions."""
 
 import logging
 import time
@@ -7,7 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
@@ -86,6 +89,7 @@ def purge(*, stop_after: timedelta | None = None, now: datetime | None = None) -
 
     done = [_purge_tenant(tenant, now, may_go_on) for tenant in Tenant.objects.order_by("pk")]
     _forget_results(now)
+    _forget_sessions(now)
     if any(purged.emails or purged.events for purged in done):
         overwrite_freed_pages()
     return done
@@ -215,6 +219,16 @@ def _empty_events(events: Collection[uuid.UUID], now: datetime) -> int:
 
 def _forget_results(now: datetime) -> None:
     """Answers kept for forms that are sent twice; they belong to people, not to a tenant."""
-    old = ActionResult.objects.filter(pk__lt=first_id(now - RESULTS_KEPT)).order_by("pk")
-    while ids := list(old.values_list("pk", flat=True)[:BATCH]):
-        ActionResult.objects.filter(pk__in=ids).delete()
+    _delete_in_batches(ActionResult.objects.filter(pk__lt=first_id(now - RESULTS_KEPT)))
+
+
+def _forget_sessions(now: datetime) -> None:
+    """Sessions that ran out, also of who never signed in, and what allauth knew of them."""
+    _delete_in_batches(Session.objects.filter(expire_date__lt=now))
+    standing = Session.objects.filter(session_key=OuterRef("session_key"))
+    _delete_in_batches(UserSession.objects.filter(~Exists(standing)))
+
+
+def _delete_in_batches(rows: QuerySet[Any]) -> None:
+    while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:BATCH]):
+        rows.filter(pk__in=ids).delete()

@@ -45,8 +45,8 @@ def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) 
 
     `known` has signed in through this provider before. Roles are given and taken in those tenants
     alone that name the provider, and are then as it says, even those of a last admin. Whoever is
-    matched by the address loses every other way in: it may be of somebody's making who never
-    had the address.
+    matched by the address loses every other way in but that for emergencies: it may be of
+    somebody's making who never had the address.
     """
     with transaction.atomic():
         now = database_now()

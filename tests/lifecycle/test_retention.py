@@ -5,6 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from allauth.usersessions.models import UserSession
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from hypothesis import HealthCheck, given, settings
@@ -290,6 +293,22 @@ def test_kept_answers_of_forms_are_forgotten_after_a_week() -> None:
     assert ActionResult.objects.count() == 1
     retention.purge(now=now + timedelta(days=8))
     assert not ActionResult.objects.exists()
+
+
+@pytest.mark.django_db
+def test_sessions_that_ran_out_are_forgotten() -> None:
+    person = make_person(make_tenant())
+    standing, over = SessionStore(), SessionStore()
+    over.set_expiry(timedelta(0))
+    for session in (standing, over):
+        session.create()
+        UserSession.objects.create(user=person, session_key=session.session_key, ip="127.0.0.1")
+
+    retention.purge()
+
+    for kept in (Session, UserSession):
+        keys = kept.objects.values_list("session_key", flat=True)
+        assert list(keys) == [standing.session_key]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -264,11 +264,35 @@ def test_what_its_owner_sets_up_afterwards_stays(client, provider):
     assert client.get("/account/").status_code == 200
 
 
-def test_the_password_for_emergencies_stays_when_the_address_is_matched(client, provider):
-    person, _ = squatted(provider, break_glass=True)
+def test_the_way_in_for_emergencies_stays_whole_when_the_address_is_matched(client, provider):
+    """A password that lets in when all else fails is never left without its second factor."""
+    person, earlier = squatted(provider, break_glass=True)
     sign_in(client, provider)
     person.refresh_from_db()
     assert person.check_password("let me in please")
+    assert Authenticator.objects.filter(user=person).exists()
+    assert earlier.get("/account/").status_code == 302
+    given = {"login": person.email, "password": "let me in please"}
+    assert Client().post("/login/", given)["Location"] == "/login/second-factor/"
+
+
+@pytest.mark.parametrize("kind", ["known to a provider", "for emergencies"])
+def test_no_admin_makes_a_password_for_who_may_get_roles_elsewhere(client, provider, kind):
+    """Alone in this tenant now; the next sign-in there may give a role in the other one."""
+    here, admin = make_tenant(), Client()
+    by = make_person(here, Role.ADMIN)
+    admin.post("/login/", {"login": by.email, "password": "let me in please"})
+    if kind == "known to a provider":
+        sign_in(client, provider)
+        person = Person.objects.get(email="jo@example.com")
+        Membership.objects.filter(person=person).delete()
+        Membership.objects.create(tenant=here, person=person, role=Role.VIEWER)
+    else:
+        person = make_person(here, Role.VIEWER, break_glass=True)
+    page = admin.post(f"/settings/people/{person.pk}/new-password/", follow=True).text
+    assert f"manage.py changepassword {person.email}" in page
+    assert "login/password" not in page
+    assert not AuditEntry.objects.filter(verb="reset_password").exists()
 
 
 def test_whom_the_claims_give_no_role_takes_nothing_over(client, provider):
