@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -208,21 +208,52 @@ def release(
     intent_id: uuid.UUID, *, person: Person, reason: str, now: datetime | None = None
 ) -> SendIntent:
     """An operator has looked: this email was not sent after the backup, and may go its way."""
-    reason = require_reason(reason, what="for letting it go on: where did you look")
+    reason = _where_one_looked(reason)
     with transaction.atomic():
         intent = lock_intent(intent_id)
         now = now or database_now()
         require_role(person, intent.tenant, Role.OPERATOR)
         if not intent.holds & HELD:
             raise NotPossible("It is not held for a restored database.")
-        if open_restore() is not None:
-            raise NotPossible(
-                "What was restored is still being looked after: manage.py doctor --after-restore"
-            )
+        _require_looked_after()
         clear_hold(Hold.RESTORED, action=intent.action_id)  # a version of it is held like the last
         intent.holds &= ~HELD
         audit.record_about(intent, actor=person, verb="release", reason=reason, now=now)
     return intent
+
+
+def release_all(*, by: str, reason: str, tenants: Collection[Tenant]) -> int:
+    """Release whatever these tenants still have held; how many versions.
+
+    In small steps: one that was killed goes on where it was.
+    """
+    reason = _where_one_looked(reason)
+    count = 0
+    while released := _release_some(by, reason, tenants):
+        count += released
+    return count
+
+
+def _release_some(by: str, reason: str, tenants: Collection[Tenant]) -> int:
+    with transaction.atomic():
+        _require_looked_after()
+        now = database_now()
+        intents = _locked(SendIntent.objects.held(Hold.RESTORED).filter(tenant__in=tenants))
+        clear_hold(Hold.RESTORED, pk__in=[intent.pk for intent in intents])
+        for intent in intents:
+            audit.record_about(intent, actor=by, verb="release", reason=reason, now=now)
+    return len(intents)
+
+
+def _where_one_looked(reason: str) -> str:
+    return require_reason(reason, what="for letting it go on: where did you look")
+
+
+def _require_looked_after() -> None:
+    if open_restore() is not None:
+        raise NotPossible(
+            "What was restored is still being looked after: manage.py doctor --after-restore"
+        )
 
 
 def _require_stopped() -> Switch:
@@ -414,11 +445,10 @@ def _settle(restore: Restore, by: str) -> Settled:
     with transaction.atomic():
         switch, now = _require_stopped(), database_now()
         for tenant in Tenant.objects.order_by("pk"):
-            intents = SendIntent.objects.filter(tenant=tenant)
             doubted = Attempt.objects.filter(
                 intent__tenant=tenant, error=RESTORED, closed_at__gte=restore.noticed_at
             )
-            held = intents.alias(held=F("holds").bitand(HELD)).filter(holds__gt=0, held=HELD)
+            held = SendIntent.objects.filter(tenant=tenant).held(Hold.RESTORED)
             counts = {"uncertain": doubted.count(), "held": held.count()}
             audit.record(
                 tenant=tenant,

@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F
-
 from sends import logs
 from sends.conf import conf
 from sends.lifecycle import attachments
@@ -379,10 +377,10 @@ def _inherited_holds(action: Action) -> int:
     """What holds a message holds its next version too: an anomaly, or a restore."""
     if action.latest_version == 1:
         return 0
-    anomaly, restored = HOLD_BITS[Hold.ANOMALY], HOLD_BITS[Hold.RESTORED]
-    versions = SendIntent.objects.filter(action=action)
-    is_held = versions.alias(held=F("holds").bitand(restored)).filter(held=restored).exists()
-    return (anomaly if has_open_anomaly(action) else 0) | (restored if is_held else 0)
+    is_restored = SendIntent.objects.filter(action=action).held(Hold.RESTORED).exists()
+    return (HOLD_BITS[Hold.ANOMALY] if has_open_anomaly(action) else 0) | (
+        HOLD_BITS[Hold.RESTORED] if is_restored else 0
+    )
 
 
 def _need(

@@ -20,9 +20,11 @@ from sends.rules.statuses import (
     APPROVED,
     CLAIMABLE,
     ENDED,
+    HOLD_BITS,
     MAY_BE_IN_DOUBT,
     SENT_BACK,
     UNDECIDED,
+    Hold,
     Status,
 )
 
@@ -60,6 +62,10 @@ class Intents(models.QuerySet["SendIntent"]):
     def window_closed(self, now: datetime) -> "Intents":
         """Scheduled attempts that may no longer be made: their key may have been forgotten."""
         return self.filter(status__in=CLAIMABLE, replay_until__lte=now, token_stored=False)
+
+    def held(self, hold: Hold) -> "Intents":
+        bit = HOLD_BITS[hold]  # and above 0, as an index can find
+        return self.alias(held=F("holds").bitand(bit)).filter(holds__gt=0, held=bit)
 
     def too_late(self, now: datetime) -> "Intents":
         """Waiting to be sent past their deadline."""

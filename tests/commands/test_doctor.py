@@ -97,6 +97,9 @@ def test_a_backup_is_looked_after_and_resumed_from_the_command_line() -> None:
     queued.refresh_from_db()
     awaiting.refresh_from_db()
     assert (queued.status, bool(awaiting.holds)) == (Status.UNCERTAIN, True)
+    assert said("release", "not in the provider's log") == "1 email is released.\n"
+    awaiting.refresh_from_db()
+    assert not awaiting.holds
     assert not Switch.objects.get(kind=SwitchKind.INSTALLATION).causes
     verbs = AuditEntry.objects.filter(tenant=queued.tenant).order_by("sequence")
     assert list(verbs.values_list("verb", flat=True)) == ["turn_off", "after_restore", "turn_on"]
@@ -104,7 +107,7 @@ def test_a_backup_is_looked_after_and_resumed_from_the_command_line() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("command", ["pause", "resume"])
+@pytest.mark.parametrize("command", ["pause", "resume", "release"])
 def test_a_reason_is_needed(command: str) -> None:
     with pytest.raises(CommandError, match="Give a reason"):
         call_command(command, " ")

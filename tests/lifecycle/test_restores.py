@@ -13,6 +13,7 @@ from sends.lifecycle.folder import Memory
 from sends.lifecycle.refusals import Invalid, NotAllowed, NotPossible
 from sends.models import (
     Attempt,
+    AuditEntry,
     Cause,
     Installation,
     Payload,
@@ -469,11 +470,38 @@ def test_an_operator_who_has_looked_lets_it_go_on(restored: Installation) -> Non
         restores.release(intent.pk, person=operator, reason="again")
 
 
+def test_all_of_a_tenant_is_released_in_small_steps_each_email_on_record(
+    restored: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restores, "BATCH", 2)
+    agent, other = make_agent_at(), make_agent_at()
+    intents = [make_intent(agent, now=before()) for _ in range(5)]
+    elsewhere = make_intent(other, now=before())
+    halted = make_intent(agent, now=before(), holds=HOLD_BITS[Hold.ANOMALY])
+    restores.after_restore(by="test")
+
+    def release_all() -> int:
+        why = "not in the provider's log"
+        return restores.release_all(by="test", reason=why, tenants=[agent.tenant])
+
+    assert (release_all(), release_all()) == (6, 0)
+    holds = {intent.pk: intent.holds for intent in SendIntent.objects.all()}
+    assert not any(holds[intent.pk] for intent in intents)
+    assert holds[elsewhere.pk] == HELD
+    assert holds[halted.pk] == HOLD_BITS[Hold.ANOMALY]
+    entries = AuditEntry.objects.filter(tenant=agent.tenant, verb="release")
+    assert entries.count() == 6
+    with pytest.raises(Invalid, match="where did you look"):
+        restores.release_all(by="test", reason=" ", tenants=[other.tenant])
+
+
 def test_nothing_is_released_before_everything_is_marked(restored: Installation) -> None:
     intent = make_intent(now=before(), holds=HELD)
     operator = make_person(intent.tenant, Role.OPERATOR)
     with pytest.raises(NotPossible, match="still being looked after"):
         restores.release(intent.pk, person=operator, reason="looked")
+    with pytest.raises(NotPossible, match="still being looked after"):
+        restores.release_all(by="test", reason="looked", tenants=[intent.tenant])
 
 
 def test_the_next_version_is_held_like_the_one_before_until_it_is_released(
