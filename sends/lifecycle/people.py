@@ -67,7 +67,7 @@ def revoke(invitation: Invitation, *, by: Person) -> None:
 
 
 def invitation_of(token: str) -> Invitation | None:
-    """The pending invitation of this link; looking at it uses nothing up."""
+    """The pending invitation of this link, which may no longer hold; looking uses nothing up."""
     pending = Invitation.objects.pending(database_now()).filter(digest=_digest(token))
     found: Invitation | None = pending.select_related("tenant", "invited_by").first()
     return found

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.db import models
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Lower
 
 from sends.models.base import Row
@@ -73,11 +73,24 @@ class Membership(Row):
 
 class Invitations(models.QuerySet["Invitation"]):
     def pending(self, now: datetime) -> "Invitations":
-        return self.filter(accepted_at=None, revoked_at=None, expires_at__gt=now)
+        """Neither used, taken back nor too old; each says whether it still `holds`.
+
+        It does as long as whoever made it is admin there.
+        """
+        maker = Membership.objects.filter(
+            tenant=OuterRef("tenant"),
+            person=OuterRef("invited_by"),
+            person__is_active=True,
+            role=Role.ADMIN,
+        )
+        found = self.filter(accepted_at=None, revoked_at=None, expires_at__gt=now)
+        return found.annotate(holds=Exists(maker))
 
 
 class Invitation(Row):
     """A role that waits for whoever reads an address. Only the SHA-256 of its token is kept."""
+
+    holds: bool  # where it was asked for by `pending`
 
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="invitations")
     email = models.EmailField(max_length=254)  # in lower case, as that of a person

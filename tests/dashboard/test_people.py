@@ -8,6 +8,8 @@ from django.core import mail
 from django.test import Client
 
 from sends.dashboard import people
+from sends.lifecycle import people as steps
+from sends.lifecycle.refusals import TooLate
 from sends.models import AuditEntry, Invitation, Membership, Person, Role
 from tests.factories import make_person, make_tenant
 from tests.signing_in import sixteen_minutes_later
@@ -165,9 +167,30 @@ def test_what_a_former_admin_promised_lets_nobody_in(client, admin, tenant, end)
         tenant.memberships.filter(person=admin).update(role=Role.OPERATOR)
     else:
         Person.objects.filter(pk=admin.pk).update(is_active=False)
-    page = Client().post(link, {"password1": NEW, "password2": NEW}, follow=True)
-    assert f"is no longer admin of {tenant}" in page.text
+    guest = Client()
+    for answer in (guest.get(link), guest.post(link, {"password1": NEW, "password2": NEW})):
+        assert answer.status_code == 404
+        assert f"is no longer admin of {tenant}" in answer.text
     assert not Person.objects.filter(email="new@example.org").exists()
+    assert Invitation.objects.get().accepted_at is None
+
+    successor = Client()
+    sign_in(successor, make_person(tenant, Role.ADMIN))
+    page = successor.get("/settings/people/").text
+    assert f"void: {admin} is no longer admin here" in page
+    answer = successor.post(
+        "/settings/people/invite/", {"email": "new@example.org", "role": int(Role.VIEWER)}
+    )
+    assert "void:" not in answer.text
+
+
+def test_who_stops_being_admin_while_the_link_is_used_lets_nobody_in(tenant):
+    """The page is asked first; what decides is asked again in the transaction."""
+    admin = make_person(tenant, Role.ADMIN)
+    link = steps.invite("new@example.org", role=Role.ADMIN, tenant=tenant, by=admin).link
+    tenant.memberships.filter(person=admin).delete()
+    with pytest.raises(TooLate, match="no longer admin"):
+        steps.accept(link.strip("/").rpartition("/")[2], password=NEW)
     assert Invitation.objects.get().accepted_at is None
 
 
