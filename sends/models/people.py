@@ -90,8 +90,6 @@ class Invitations(models.QuerySet["Invitation"]):
 class Invitation(Row):
     """A role that waits for whoever reads an address. Only the SHA-256 of its token is kept."""
 
-    holds: bool  # where it was asked for by `pending`
-
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="invitations")
     email = models.EmailField(max_length=254)  # in lower case, as that of a person
     role = models.PositiveSmallIntegerField(choices=Role.choices)

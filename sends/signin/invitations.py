@@ -19,7 +19,7 @@ from sends.signin.forms import Reset
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
     """Looking uses nothing up, since programs look at what is mailed. Accepting is a POST."""
     found = people.invitation_of(token)
-    if found is None or not found.holds:
+    if found is None or not found.holds:  # type: ignore[attr-defined]
         return render(request, "account/invitation_over.html", {"invitation": found}, status=404)
     known = Person.objects.filter(email__iexact=found.email).first()
     context: dict[str, Any] = {"invitation": found, "known": known}

@@ -3,6 +3,8 @@
 import pytest
 from django.test import Client
 
+from sends.lifecycle.people import end_sessions
+from sends.models import Role
 from tests.factories import make_person, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -37,3 +39,17 @@ def test_signing_out_ends_the_session_for_good():
     client.post("/logout/")
     client.cookies = stolen
     assert client.get("/approvals/").status_code == 302
+
+
+def test_a_session_that_outlived_the_secret_key_is_ended_like_any_other(settings):
+    tenant = make_tenant()
+    person, admin = make_person(tenant, Role.VIEWER), make_person(tenant, Role.ADMIN)
+    client = signed_in(person, "At the desk")
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "the key after this one, of at least fifty characters"
+    for _ in range(2):
+        assert client.get("/messages/").status_code == 200
+    page = client.get("/account/sessions/").text
+    assert (page.count("At the desk"), page.count("This one")) == (1, 1)
+    end_sessions(person, tenant=tenant, by=admin)
+    assert client.get("/messages/").status_code == 302
