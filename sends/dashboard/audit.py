@@ -28,6 +28,8 @@ from sends.models import AuditEntry, Role, Tenant, database_now
 PAGE = 50
 MESSAGE = re.compile(r"message:(\d+)/v(\d+)")
 RUN = re.compile(r"run:([0-9a-f-]{36})")
+# Verbs that say less by themselves than what the pages say for them.
+WORDS = {"turn_off": "Stop sending", "turn_on": "Let send again"}
 # What a spreadsheet would take for a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 DAY = forms.DateInput(attrs={"type": "date"})
@@ -140,7 +142,7 @@ def as_jsonl(request: MemberRequest) -> StreamingHttpResponse:
 
 
 def words_of(name: str) -> str:
-    return name.replace("_", " ").capitalize()
+    return WORDS.get(name) or name.replace("_", " ").capitalize()
 
 
 def _page(request: MemberRequest, found: QuerySet[AuditEntry]) -> tuple[list[AuditEntry], str, str]:

@@ -52,6 +52,11 @@ def test_an_entry_says_who_did_what_to_what_and_why(client, tenant, viewer):
     assert entry.hash[:8] in page
 
 
+def test_sending_that_was_stopped_is_called_so(client, tenant, viewer):
+    record(tenant, verb="turn_off", target="tenant:example")
+    assert client.get("/audit/").text.count("Stop sending") == 2  # the entry, and the filter
+
+
 def test_an_empty_log_says_what_would_be_there(client, viewer):
     assert "Nothing was decided yet" in client.get("/audit/").text
 
