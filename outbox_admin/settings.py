@@ -78,6 +78,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "sends.guard.LedgerGuard",
     "django_htmx.middleware.HtmxMiddleware",
+    "sends.errors.wrong_method_in_words",
 ]
 
 TEMPLATES = [

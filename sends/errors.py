@@ -5,6 +5,7 @@ What is said about a fault asks no database: that may be what fails.
 
 import logging
 import sys
+from collections.abc import Callable
 from http import HTTPStatus
 
 from django.core.exceptions import DisallowedHost, RequestDataTooBig
@@ -57,6 +58,23 @@ def not_now(request: HttpRequest, words: str) -> HttpResponse:
     answer = _answer(request, 503, "Nothing can be decided right now", f"{NOTHING} {words}")
     answer["Retry-After"] = "5"
     return answer
+
+
+def wrong_method_in_words(
+    get_response: Callable[[HttpRequest], HttpResponse],
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Middleware: Django says nothing to somebody who opens the address of a form by itself."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        response = get_response(request)
+        if response.status_code != HTTPStatus.METHOD_NOT_ALLOWED or response.content:
+            return response
+        words = f"{NOTHING} This address is where a form is sent, and there is nothing to see."
+        answer = _answer(request, 405, "There is no page here", words)
+        answer["Allow"] = response["Allow"]
+        return answer
+
+    return middleware
 
 
 def _answer(

@@ -52,6 +52,13 @@ def test_a_form_that_failed_leads_back_to_where_it_can_be_seen() -> None:
     assert 'href="http://testserver/messages/7/"' in page.text
 
 
+def test_the_address_of_a_form_says_that_there_is_no_page(client: Client) -> None:
+    page = client.get("/messages/7/approve/", headers=BROWSER)
+
+    assert (page.status_code, page["Allow"]) == (405, "POST")
+    assert "Nothing was decided" in page.text
+
+
 def test_it_leads_to_no_other_site() -> None:
     page = failed(asked("post", **BROWSER, Referer="https://elsewhere.example.net/"))
 
