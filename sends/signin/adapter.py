@@ -10,6 +10,7 @@ from allauth.account.authentication import get_authentication_records
 from allauth.account.internal.flows.login import record_authentication
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.contrib import messages
 from django.core.exceptions import ImproperlyConfigured
@@ -25,6 +26,11 @@ from sends.rules.addresses import normal
 
 # By what somebody shows who they are; a link to a new password, in a mail, is not enough.
 PROOFS = ("password", "mfa", "single_sign_on")
+WORDS = {
+    "reauthenticate": "Use your password",
+    "mfa_reauthenticate": "Use a code",
+    "mfa_reauthenticate:webauthn": "Use a passkey",
+}
 
 
 class Accounts(DefaultAccountAdapter):
@@ -80,6 +86,8 @@ class Accounts(DefaultAccountAdapter):
     def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
         """Who has nothing to show here signs in elsewhere once more."""
         ways: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        for way in ways:
+            way["description"] = WORDS[way["id"]]
         if not ways and user.is_authenticated:
             accounts = SocialAccount.objects.filter(user=user).order_by("provider")
             for slug in accounts.values_list("provider", flat=True).distinct():
@@ -105,6 +113,11 @@ class SecondFactors(DefaultMFAAdapter):
 
     def get_totp_issuer(self) -> str:
         return "Outbox Admin"
+
+    def generate_authenticator_name(self, user: Any, type: Any) -> str:
+        """A first one, to be made more telling."""
+        count = Authenticator.objects.filter(user=user, type=type).count()
+        return f"Passkey {count + 1}"
 
     def build_totp_svg(self, url: str) -> str:
         """A drawing to stand in a page, where no picture may be loaded from a `data:` address."""

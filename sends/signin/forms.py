@@ -45,8 +45,12 @@ class AskForReset(Plain, account.ResetPasswordForm):
         return email
 
 
+GOOD = {"password1": "At least 8 characters, and not one that many people use"}
+
+
 class Reset(Plain, account.ResetPasswordKeyForm):
     labels = {"password1": "New password", "password2": "New password again"}
+    hints = GOOD
 
 
 class ChangePassword(Plain, account.ChangePasswordForm):
@@ -55,6 +59,7 @@ class ChangePassword(Plain, account.ChangePasswordForm):
         "password1": "New password",
         "password2": "New password again",
     }
+    hints = GOOD
 
 
 CODE = {"code": "Six digits of the app, or a recovery code"}

@@ -46,5 +46,5 @@ def _accepted(
         messages.warning(request, refused.words)
         return redirect("accept_invitation", token)
     if person is None:
-        messages.success(request, "You are in. Sign in with your new password.")
+        messages.success(request, "You have joined. Sign in with your new password.")
     return redirect("dashboard:start" if person else "account_login")

@@ -93,6 +93,12 @@ def test_adding_or_removing_one_asks_who_it_is(client, person):
         assert answer["Location"].startswith("/account/confirm/"), address
 
 
+def test_each_way_to_show_who_one_is_leads_to_the_others(client, person):
+    add_app(sign_in(client, person))
+    assert "Use a code" in client.get("/account/confirm/").text
+    assert "Use your password" in client.get("/account/confirm/code/").text
+
+
 def test_who_lacks_what_policy_asks_for_is_led_there_before_anything_else(client, tenant, person):
     Policy.objects.update(second_factor_from_role=Role.APPROVER)
     sign_in(client, person)
