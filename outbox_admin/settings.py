@@ -165,6 +165,7 @@ MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_RATE_LIMITS = {"webauthn_login": "60/m/ip"}  # two of them for each sign-in
 MFA_TOTP_TOLERANCE = 1  # clocks of telephones differ
 MFA_WEBAUTHN_ALLOW_INSECURE_ORIGIN = IS_LOCAL
 

@@ -108,6 +108,10 @@ class Way(OpenIDConnectOAuth2Adapter):
 class Provider(OpenIDConnectProvider):
     oauth2_adapter_class = Way
 
+    def serialize(self) -> dict[str, Any]:
+        """By which it is found again after the second factor."""
+        return {"id": self.app.provider_id}
+
     def get_pkce_params(self) -> dict[str, Any]:
         """With the nonce: it follows from the verifier, which this session alone knows."""
         params: dict[str, Any] = generate_code_challenge()

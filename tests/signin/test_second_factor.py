@@ -136,3 +136,9 @@ def test_an_admin_resets_what_somebody_lost(client, tenant, person):
     assert (entry.verb, entry.target) == ("reset_second_factor", f"person:{person.email}")
     answer = Client().post("/login/", {"login": person.email, "password": PASSWORD})
     assert answer["Location"] == "/"
+
+
+def test_people_who_share_an_address_do_not_keep_each_other_from_their_passkeys(client):
+    for _ in range(20):
+        answer = client.get("/login/passkey/", headers={"X-Requested-With": "XMLHttpRequest"})
+        assert answer.status_code == 200

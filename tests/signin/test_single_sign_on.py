@@ -14,6 +14,7 @@ from sends.models import AuditEntry, Membership, Person, Role, Tenant
 from sends.rules.configuration import read
 from tests import identity_provider
 from tests.factories import make_person, make_tenant
+from tests.signin.test_second_factor import add_app
 from tests.signing_in import sixteen_minutes_later
 
 pytestmark = pytest.mark.django_db
@@ -301,6 +302,19 @@ def test_whom_the_claims_give_no_role_takes_nothing_over(client, provider):
     sign_in(client, provider)
     person.refresh_from_db()
     assert person.has_usable_password()
+
+
+def test_who_signs_in_there_is_asked_for_the_second_factor_here_as_well(client, provider):
+    sign_in(client, provider)
+    _, codes = add_app(client)
+    other = Client()
+    answer = sign_in(other, provider, "/runs/")
+    assert answer["Location"] == "/login/second-factor/"
+    assert other.get("/runs/").status_code == 302
+    assert "Your second factor" in other.get("/login/second-factor/").text
+    answer = other.post("/login/second-factor/", {"code": codes[0]})
+    assert answer["Location"] == "/runs/"
+    assert other.get("/runs/").status_code == 200
 
 
 def test_the_same_subject_of_another_issuer_is_somebody_else(client, provider):
