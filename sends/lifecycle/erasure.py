@@ -35,6 +35,7 @@ from sends.rules.statuses import Status
 ERASED = "(erased)"
 # Reserved for names that never exist (RFC 2606).
 NOWHERE = "erased.invalid"
+ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})")
 # What a person can do about an email that is not over yet.
 WAYS_OUT: dict[str, str] = {
     Status.AWAITING_APPROVAL: "cancel it",
@@ -244,13 +245,11 @@ class _Erasing:
                     done |= self._request(pk)
 
     def _unread(self) -> Iterator[uuid.UUID]:
-        """Events whose recipient could not be read, in whose bytes the address stands."""
-        unread = ProviderEvent.objects.filter(
-            account__tenant=self.tenant, intent=None, recipient=""
-        ).exclude(raw=b"")
-        for pk, raw in unread.values_list("pk", "raw").iterator(chunk_size=100):
-            text = bytes(raw).decode(errors="replace")
-            if _mentions(f"{text} {unquote(text)}", self.spellings):
+        """Events in whose bytes the address stands, whoever they are about."""
+        unmatched = ProviderEvent.objects.filter(account__tenant=self.tenant, intent=None)
+        raws = unmatched.exclude(raw=b"").values_list("pk", "raw")
+        for pk, raw in raws.iterator(chunk_size=100):
+            if _mentions(_readings(bytes(raw)), self.spellings):
                 yield pk
 
     def _request(self, pk: uuid.UUID) -> set[uuid.UUID]:
@@ -285,6 +284,14 @@ MENTIONING: dict[type[Model], tuple[str, ...]] = {
     Approval: ("note", "undo_reason"),
     Anomaly: ("detail", "close_reason"),
 }
+
+
+def _readings(raw: bytes) -> str:
+    """The text of a request, read plainly, as a form, and as JSON that escapes letters."""
+    text = raw.decode(errors="replace")
+    units = ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
+    as_json = units.encode("utf-16", "surrogatepass").decode("utf-16", errors="replace")
+    return f"{text} {unquote(text)} {as_json}"
 
 
 def _mentions(text: str, spellings: set[str]) -> bool:

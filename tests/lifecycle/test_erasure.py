@@ -283,14 +283,19 @@ def test_news_of_no_email_waits_for_what_shares_its_request(agent: Agent) -> Non
     assert not AuditEntry.objects.exists()
 
 
-@pytest.mark.parametrize("raw", [f"{{{JANE}", f"to={quote(JANE)}"])
-def test_news_that_could_not_be_read_is_erased_if_it_names_the_person(
-    agent: Agent, raw: str
+@pytest.mark.parametrize("recipient", ["", OTHER])
+@pytest.mark.parametrize(
+    "raw",
+    [f"{{{JANE}", f"to={quote(JANE)}", rf'{{"to": "\ud83d\ude00 \u004A{JANE[1:]}"}}'],
+    ids=["plain", "form", "escaped JSON"],
+)
+def test_news_of_no_email_is_erased_if_its_bytes_name_the_person(
+    agent: Agent, raw: str, recipient: str
 ) -> None:
     intent = make_intent(agent, status=Status.DONE, to=OTHER)
-    unread = {"intent": None, "state": EventState.PARKED, "recipient": "", "reason": ""}
-    hers = make_event(intent, raw=raw.encode(), **unread)
-    his = make_event(intent, raw=f"{{{OTHER} \xff".encode("latin-1"), **unread)
+    parked = {"intent": None, "state": EventState.PARKED, "recipient": recipient, "reason": ""}
+    hers = make_event(intent, raw=raw.encode(), **parked)
+    his = make_event(intent, raw=rf"{{{OTHER} \ud83d \xff".encode("latin-1"), **parked)
 
     assert erase(agent).events == 1
 
