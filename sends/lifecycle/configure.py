@@ -124,9 +124,15 @@ class _Step:
         columns = table.named
         columns.pop("slug")
         self.secret(table.client_secret, (*here, "client_secret"))
-        self.write(
+        provider = self.write(
             f"identity provider {table.slug}", IdentityProvider, {"slug": table.slug}, columns
         )
+        if provider.matches_address and not provider.email_domains:
+            self.wrong(
+                (*here, "matches_address"),
+                "matches_address needs email_domains: without them the provider could enter every"
+                " account of every tenant",
+            )
         self.for_all_tenants = list(self.applied.changes)
 
     def tenant(self, table: TenantTable, here: Where) -> None:

@@ -432,6 +432,18 @@ def test_an_identity_provider_and_the_roles_it_gives_are_made(monkeypatch) -> No
     assert ClaimedRole.objects.get().value == "outbox-2"
 
 
+def test_no_provider_may_enter_the_accounts_of_every_address(monkeypatch) -> None:
+    monkeypatch.setenv("OIDC_SECRET", "a secret")
+    matching = COMPANY.rstrip() + "\nmatches_address = true\n\n"
+    with pytest.raises(WrongConfiguration, match="matches_address needs email_domains"):
+        apply(matching + ACME)
+    apply(matching.replace("matches", 'email_domains = ["example.com"]\nmatches') + ACME)
+    emptied = COMPANY.rstrip() + "\nemail_domains = []\n\n"
+    with pytest.raises(WrongConfiguration, match="matches_address needs email_domains"):
+        apply(emptied + ACME)
+    assert IdentityProvider.objects.get().email_domains == ["example.com"]
+
+
 def test_who_stays_by_a_provider_that_gives_no_role_any_more_is_named(monkeypatch) -> None:
     monkeypatch.setenv("OIDC_SECRET", "a secret")
     apply(COMPANY + ACME + CLAIMED.format("outbox", "viewer"))
