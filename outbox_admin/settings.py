@@ -150,7 +150,12 @@ ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "django.contrib.auth.tokens.PasswordRes
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = KNOWN_FOR.total_seconds()
 # Many people may share one address; that somebody tries out passwords shows in the failures.
-ACCOUNT_RATE_LIMITS = {"login": "60/m/ip", "login_failed": "20/m/ip,5/5m/key"}
+# Nobody's mail is flooded with links; each of the five serves whom it was sent to.
+ACCOUNT_RATE_LIMITS = {
+    "login": "60/m/ip",
+    "login_failed": "20/m/ip,5/5m/key",
+    "reset_password": "20/m/ip,5/h/key",
+}
 ALLAUTH_TRUSTED_PROXY_COUNT = env.number("OUTBOX_PROXIES", 1 if HTTPS else 0, least=0, most=9)
 SOCIALACCOUNT_ADAPTER = "sends.signin.single_sign_on.SingleSignOns"
 # A form's POST that leads to another host is what the content security policy refuses.

@@ -114,9 +114,9 @@ class SecondFactors(DefaultMFAAdapter):
     def get_totp_issuer(self) -> str:
         return "Outbox Admin"
 
-    def generate_authenticator_name(self, user: Any, type: Any) -> str:
+    def generate_authenticator_name(self, user: Any, kind: Any) -> str:
         """A first one, to be made more telling."""
-        count = Authenticator.objects.filter(user=user, type=type).count()
+        count = Authenticator.objects.filter(user=user, type=kind).count()
         return f"Passkey {count + 1}"
 
     def build_totp_svg(self, url: str) -> str:

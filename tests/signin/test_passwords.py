@@ -105,6 +105,12 @@ def test_asking_for_a_new_password_does_the_same_for_every_address(client, perso
     assert mail.outbox == []
 
 
+def test_nobodys_mail_is_flooded_with_links(client, person):
+    asked = [client.post("/login/password/", {"email": person.email}) for _ in range(6)]
+    assert [answer.status_code for answer in asked] == [302] * 5 + [429]
+    assert OrmQ.objects.count() == 5
+
+
 def test_the_mailed_link_sets_a_password_once(client, person):
     letters.mail_reset(person.email.upper())
     link = re.search(r"https?://[^/]+(/\S+)", mail.outbox[0].body)[1]
