@@ -31,6 +31,7 @@ def back_up(file: Path) -> datetime:
         with open(draft, "ab", opener=_for_its_owner) as lock:
             os.fchmod(lock.fileno(), 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _require_same(draft, lock.fileno())
             os.truncate(draft, 0)
             made_at = _dump(draft)
             os.fsync(lock.fileno())
@@ -49,6 +50,16 @@ def back_up(file: Path) -> datetime:
 def _for_its_owner(path: str, flags: int) -> int:
     """Not where a link leads, which somebody else may have put there."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def _require_same(draft: Path, lock: int) -> None:
+    """What was opened may have become somebody's backup before it was locked."""
+    try:
+        is_same = os.path.samestat(os.lstat(draft), os.fstat(lock))
+    except FileNotFoundError:
+        is_same = False
+    if not is_same:
+        raise BlockingIOError
 
 
 def _dump(draft: Path) -> datetime:

@@ -1,5 +1,6 @@
 """A copy of the whole database in one file: as it was at one moment, whole or not there at all."""
 
+import fcntl
 import shutil
 import sqlite3
 import stat
@@ -7,6 +8,7 @@ import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -134,6 +136,27 @@ def test_of_two_that_write_one_file_the_second_gives_up(tmp_path: Path) -> None:
 
     assert said == [f"Another backup to {file} is being written."]
     assert file.exists()
+
+
+@pytest.mark.parametrize("is_begun", [False, True], ids=["done", "a third has begun"])
+def test_a_draft_that_became_a_backup_before_it_was_locked_is_left_alone(
+    tmp_path: Path, is_begun: bool
+) -> None:
+    file, draft = tmp_path / "backup", tmp_path / ".backup.draft"
+
+    def lock_late(lock: Any, operation: int) -> None:
+        draft.rename(file)
+        file.write_text("whole")
+        if is_begun:
+            draft.write_text("begun")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "flock", lock_late)
+        with pytest.raises(BackupFailed, match="is being written"):
+            back_up(file)
+
+    assert file.read_text() == "whole"
+    assert not is_begun or draft.read_text() == "begun"
 
 
 def test_it_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
