@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from sends.lifecycle import people
 from sends.lifecycle.refusals import Refused
+from sends.lifecycle.single_sign_on import may_use_password
 from sends.models import Person
 from sends.signin.forms import Reset
 
@@ -22,8 +23,9 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     if found is None or not found.holds:  # type: ignore[attr-defined]
         return render(request, "account/invitation_over.html", {"invitation": found}, status=404)
     known = Person.objects.filter(email__iexact=found.email).first()
-    context: dict[str, Any] = {"invitation": found, "known": known}
-    if known is not None or request.user.is_authenticated:
+    context: dict[str, Any] = {"invitation": found}
+    has_to_sign_in = known is not None or not may_use_password(Person(email=found.email))
+    if has_to_sign_in or request.user.is_authenticated:
         context["is_invited"] = request.user == known
         if request.method == "POST" and context["is_invited"]:
             return _accepted(request, token, known)

@@ -111,7 +111,7 @@ def test_who_has_an_account_elsewhere_joins_after_signing_in(client, admin, tena
     known = make_person(make_tenant(), email="new@example.org")
     link = invited(client)
     guest = Client()
-    assert "Sign in, then join" in guest.get(link).text
+    assert "Sign in with this address, then join" in guest.get(link).text
     guest.post(link, {"password1": NEW, "password2": NEW})
     assert not tenant.memberships.filter(person=known).exists()
     sign_in(guest, known)

@@ -10,6 +10,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 
 from sends.lifecycle.configure import configure
+from sends.lifecycle.people import invite
 from sends.models import AuditEntry, Membership, Person, Role, Tenant
 from sends.rules.configuration import read
 from tests import identity_provider
@@ -345,6 +346,21 @@ def test_where_it_is_the_only_way_passwords_let_in_only_for_emergencies(client, 
     assert "Email or password is not right." in client.post("/login/", given).text
     Person.objects.filter(pk=person.pk).update(break_glass=True)
     assert client.post("/login/", given).status_code == 302
+
+
+def test_where_it_is_the_only_way_an_invited_person_goes_it_too(client, provider):
+    """A password chosen on the page of the link would let nobody in."""
+    elsewhere = make_tenant()
+    by = make_person(elsewhere, Role.ADMIN)
+    link = invite("jo@example.com", role=Role.VIEWER, tenant=elsewhere, by=by).link
+    path = "/" + link.split("/", 3)[3]
+    set_up(provider, "is_only_way = true")
+    assert "Sign in with this address, then join" in client.get(path).text
+    client.post(path, {"password1": "correct horse battery", "password2": "correct horse battery"})
+    assert not Person.objects.filter(email="jo@example.com").exists()
+    assert sign_in(client, provider, path)["Location"] == path
+    client.post(path)
+    assert Membership.objects.get(tenant=elsewhere, person__email="jo@example.com")
 
 
 def test_who_has_no_password_here_confirms_by_signing_in_there_again(client, provider):
