@@ -1,5 +1,6 @@
 """Files of emails, read one email after the other: JSON lines, .eml, mbox, and folders of them."""
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,7 +45,8 @@ class Sources:
 
     Iterate once or more; never more than one email is in memory. Folders are read with all that
     is in them, sorted, each folder once even where links lead in a circle. `passed_over` counts
-    the files in them that are none of ours. Raises NoSource at once for a name that is wrong.
+    the files in them that are none of ours. `size` is bytes in all; None where nobody can know.
+    Raises NoSource at once for a name that is wrong, or a folder that may not be read.
     """
 
     def __init__(self, names: Sequence[str], stdin: BinaryIO) -> None:
@@ -52,14 +54,11 @@ class Sources:
         self.stdin = stdin
         self.passed_over = 0
         for name in names:
-            if name != STDIN and not Path(name).is_dir():
+            if name != STDIN:
                 _refuse_unknown(Path(name))
-
-    def size(self) -> int | None:
-        """Bytes in all; None where nobody can know."""
-        if STDIN in self.names:
-            return None
-        return sum(path.stat().st_size for path in self._paths() if path.exists())
+        # Every folder is looked into before the first email is taken.
+        size = sum(_size(path) for path in self._paths())
+        self.size = None if STDIN in names else size
 
     def __iter__(self) -> Iterator[Item]:
         self.passed_over = 0
@@ -72,7 +71,8 @@ class Sources:
 
     def _paths(self) -> Iterator[Path]:
         for name in self.names:
-            yield from self._files(Path(name), set())
+            if name != STDIN:
+                yield from self._files(Path(name), set())
 
     def _files(self, path: Path, seen: set[Path]) -> Iterator[Path]:
         if not path.is_dir():
@@ -81,8 +81,8 @@ class Sources:
         if (real := path.resolve()) in seen:
             return
         seen.add(real)
-        for inside in sorted(path.iterdir()):
-            if inside.is_dir():
+        for inside in _inside(path):
+            if os.path.isdir(inside):  # noqa: PTH112 (that of Path raises where nobody may know)
                 yield from self._files(inside, seen)
             elif inside.suffix.lower() in SUFFIXES:
                 yield inside
@@ -90,9 +90,29 @@ class Sources:
                 self.passed_over += 1
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # told of when it is its turn
+        return 0
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise NoSource(f"{folder} cannot be read: {error.strerror}.") from None
+
+
 def _refuse_unknown(path: Path) -> None:
-    if not path.exists():
+    try:
+        is_there, is_folder = path.exists(), path.is_dir()
+    except OSError as error:
+        raise NoSource(f"{path} cannot be read: {error.strerror}.") from None
+    if not is_there:
         raise NoSource(f"There is no {path}.")
+    if is_folder:
+        return
     if path.suffix.lower() not in SUFFIXES and not _looks_like_mbox(path):
         raise NoSource(f"{path} is none of {', '.join(SUFFIXES)}, by its name.")
 

@@ -1,7 +1,11 @@
 """Files of emails: what lies in them, where, and that no more than one is ever held."""
 
 import io
+import os
+import tempfile
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,8 @@ from hypothesis import strategies as st
 
 from sends.management import sources
 from sends.management.sources import Item, NoSource, Sources, json_lines, mailbox
+
+NOBODY = 65534  # on every Linux
 
 
 def of(*names: Path | str) -> list[Item]:
@@ -150,7 +156,7 @@ def test_a_folder_is_read_with_all_folders_in_it_sorted(tmp_path: Path) -> None:
     found = Sources([str(tmp_path)], io.BytesIO())
     assert [item.raw.decode() for item in found] == ["a.eml", "b/1.EML", "b/2.eml", "c.jsonl"]
     assert found.passed_over == 1
-    assert found.size() == sum(len(name) for name in ("b/2.eml", "b/1.EML", "a.eml", "c.jsonl"))
+    assert found.size == sum(len(name) for name in ("b/2.eml", "b/1.EML", "a.eml", "c.jsonl"))
 
 
 def test_links_that_lead_in_a_circle_are_followed_once(tmp_path: Path) -> None:
@@ -175,6 +181,39 @@ def test_a_mailbox_needs_no_suffix(tmp_path: Path) -> None:
     assert raws(of(tmp_path / "jo")) == [b"Subject: 1\n\nOne\n"]
 
 
+@contextmanager
+def half_shut(rights: int) -> Iterator[Path]:
+    """An email, and another in a folder with these rights, for somebody who is not root."""
+    before = os.geteuid()
+    with tempfile.TemporaryDirectory() as name:
+        folder, shut = Path(name), Path(name, "shut")
+        shut.mkdir()
+        for file in (folder / "a.eml", shut / "b.eml"):
+            file.write_bytes(b"Subject: x\n\nx")
+        folder.chmod(0o755)
+        shut.chmod(rights)
+        os.seteuid(before or NOBODY)
+        try:
+            yield folder
+        finally:
+            os.seteuid(before)
+            shut.chmod(0o700)
+
+
+def test_a_folder_that_may_not_be_read_stops_it_before_it_begins() -> None:
+    with (
+        half_shut(0o000) as folder,
+        pytest.raises(NoSource, match=r"shut cannot be read: Permission denied\.$"),
+    ):
+        of(folder)
+
+
+def test_a_file_that_may_not_be_read_is_refused_alone() -> None:
+    with half_shut(0o444) as folder:  # the names in it may be read, and no more
+        codes = [item.wrong and item.wrong.code for item in of(folder)]
+    assert codes == [None, "unreadable"]
+
+
 @pytest.mark.parametrize(("name", "said"), [("gone.eml", "There is no "), ("a.txt", "is none of")])
 def test_a_name_that_stands_for_nothing_is_refused_at_once(
     tmp_path: Path, name: str, said: str
@@ -186,5 +225,5 @@ def test_a_name_that_stands_for_nothing_is_refused_at_once(
 
 def test_standard_input_is_json_lines_of_unknown_length() -> None:
     found = Sources(["-"], io.BytesIO(b"{}\n"))
-    assert found.size() is None
+    assert found.size is None
     assert [item.place for item in found] == ["standard input:1"]

@@ -115,8 +115,8 @@ def test_an_email_is_the_same_message_alone_and_in_a_mailbox(agent: Agent, tmp_p
     raw = (CORPUS / "plain.eml").read_bytes()
     box = tmp_path / "jo.mbox"
     box.write_bytes(b"From jo@example.org Mon Nov 30 10:00:00 2026\r\n" + raw)
-    assert submit(CORPUS / "plain.eml")[1][0] == "1 emails: 1 taken, 0 replayed, 0 refused."
-    assert submit(box)[1][0] == "1 emails: 0 taken, 1 replayed, 0 refused."
+    assert submit(CORPUS / "plain.eml")[1][0] == "1 email: 1 taken, 0 replayed, 0 refused."
+    assert submit(box)[1][0] == "1 email: 0 taken, 1 replayed, 0 refused."
 
 
 def test_a_dry_run_says_the_same_and_takes_nothing(agent: Agent, tmp_path: Path) -> None:

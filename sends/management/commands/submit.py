@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
+from django.template.defaultfilters import pluralize
 from tqdm import tqdm
 
 from sends.conf import conf
@@ -85,6 +86,9 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             self.say_stopped(submission, "Stopped")
             sys.exit(INTERRUPTED)
+        except NoSource as error:  # a folder that was there when it was counted
+            self.say_stopped(submission, str(error).removesuffix("."))
+            sys.exit(REFUSED)
         except DatabaseError as error:
             self.say_stopped(submission, f"The database failed ({error})".replace("\n", " "))
             sys.exit(REFUSED)
@@ -95,7 +99,7 @@ class Command(BaseCommand):
 
     def run(self, sources: Sources, submission: "Submission") -> None:
         """Take every email, with a bar on a terminal and a line now and then elsewhere."""
-        with tqdm(total=sources.size(), unit="B", unit_scale=True, disable=None) as bar:
+        with tqdm(total=sources.size, unit="B", unit_scale=True, disable=None) as bar:
             for read, item in enumerate(sources, 1):
                 lines = [shown(item.place, wrong) for wrong in submission.take(item)]
                 if bar.disable and not read % LINE_EVERY:
@@ -202,7 +206,8 @@ def find_sender(agent: Agent, address: str) -> str:
 
 
 def report(submission: Submission, passed_over: int) -> str:
-    lines = [f"{submission.counts.total():,} emails: {submission.counted}."]
+    count = submission.counts.total()
+    lines = [f"{count:,} email{pluralize(count)}: {submission.counted}."]
     if submission.codes:
         by_code = (f"{count:,} {code}" for code, count in submission.codes.most_common())
         lines.append(f"Refused for: {', '.join(by_code)}.")
@@ -212,7 +217,8 @@ def report(submission: Submission, passed_over: int) -> str:
         names = visible(", ".join(sorted(submission.left_out)))
         lines.append(f"Left out, since each email that is sent gets its own, or none: {names}.")
     if passed_over:
-        lines.append(f"Passed over: {passed_over:,} files that are no .jsonl, .eml or .mbox.")
+        files = f"{passed_over:,} file{pluralize(passed_over)}"
+        lines.append(f"Passed over: {files} by their name, which is no .jsonl, .eml or .mbox.")
     return "\n".join(lines)
 
 
