@@ -304,7 +304,7 @@ class _Step:
         return columns
 
     def person(self, tenant: Tenant, table: PersonTable, here: Where) -> None:
-        person = Person.objects.filter(email__iexact=table.email).first()
+        person = Person.objects.at(table.email)
         if person is None:
             person = Person.objects.create_user(table.email)
             self.applied.changes.append(f"create person {person.email}")

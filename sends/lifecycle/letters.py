@@ -52,8 +52,8 @@ def mail_invitation(invitation: Invitation, link: str) -> None:
 
 def mail_reset(email: str) -> None:
     """Nothing for an address that nobody signs in with by password."""
-    person = Person.objects.filter(email__iexact=email, is_active=True).first()
-    if person is None or not person.has_usable_password():
+    person = Person.objects.at(email)
+    if person is None or not person.is_active or not person.has_usable_password():
         return
     words = RESET.format(email=person.email, link=reset_link(person))
     send_mail("A new password for Outbox Admin", words, None, [person.email])

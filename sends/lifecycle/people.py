@@ -16,6 +16,7 @@ from sends.lifecycle.letters import invitation_link, reset_link
 from sends.lifecycle.refusals import NotAllowed, NotPossible, TooLate
 from sends.lifecycle.roles import require_role
 from sends.models import Invitation, Membership, Person, Role, Tenant, database_now
+from sends.rules.addresses import has_plain_letters, of_person
 from sends.rules.keys import sha256
 
 INVITED_FOR = timedelta(days=7)
@@ -38,8 +39,10 @@ def invite(email: str, *, role: Role, tenant: Tenant, by: Person) -> Invited:
         now = database_now()
         _locked(tenant)
         require_role(by, tenant, Role.ADMIN)
-        email = email.strip().lower()
-        if Membership.objects.filter(tenant=tenant, person__email__iexact=email).exists():
+        email = of_person(email)
+        if not has_plain_letters(email):
+            raise NotPossible("Before the @, the address of a person is of ASCII letters.")
+        if Membership.objects.filter(tenant=tenant, person__email=email).exists():
             raise NotPossible(f"{email} belongs to {tenant} already; change the role instead.")
         Invitation.objects.pending(now).filter(tenant=tenant, email=email).update(revoked_at=now)
         token = secrets.token_urlsafe(32)
@@ -84,7 +87,7 @@ def accept(token: str, *, person: Person | None = None, password: str = "") -> P
         if invitation is None or not taken:
             raise TooLate("This invitation was used, taken back, or is older than 7 days.")
         _require_still_admin(invitation)
-        known = Person.objects.filter(email__iexact=invitation.email).first()
+        known = Person.objects.at(invitation.email)
         if person is None and known is not None:
             raise NotAllowed(f"{invitation.email} has an account; sign in with it first.")
         if person is not None and person != known:

@@ -19,7 +19,7 @@ from sends.models import (
     database_now,
 )
 from sends.providers.credentials import resolve
-from sends.rules.addresses import domain_of
+from sends.rules.addresses import domain_of, has_plain_letters, of_person
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) 
     """
     with transaction.atomic():
         now = database_now()
-        email = claims.email.strip().lower()
+        email = of_person(claims.email)
         _require_spoken_for(provider, email, claims.is_verified)
         person = known or _by_address(provider, email)
         is_matched = known is None and person is not None
@@ -67,14 +67,16 @@ def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) 
 
 
 def _require_spoken_for(provider: IdentityProvider, email: str, is_verified: bool) -> None:
-    if not email or not is_verified:
+    if not all(email.rpartition("@")) or not is_verified:
         raise NotAllowed(f"{provider} has not verified your address.")
+    if not has_plain_letters(email):
+        raise NotAllowed(f"{email} has letters that no address of a person here has.")
     if provider.email_domains and domain_of(email) not in provider.email_domains:
         raise NotAllowed(f"{provider} does not speak for addresses of {domain_of(email)} here.")
 
 
 def _by_address(provider: IdentityProvider, email: str) -> Person | None:
-    person: Person | None = Person.objects.filter(email__iexact=email).first()
+    person = Person.objects.at(email)
     if person is not None and not provider.matches_address:
         raise NotAllowed(f"{email} has an account here that {provider} may not sign in to.")
     return person

@@ -10,24 +10,29 @@ from django.db.models.functions import Lower
 
 from sends.models.base import Row
 from sends.models.tenants import Tenant
+from sends.rules.addresses import of_person
 
 
 class People(BaseUserManager["Person"]):
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "Person":
         """A person who can sign in once a membership gives a role somewhere."""
-        person = self.model(email=self.normalize_email(email).lower(), **fields)
+        person = self.model(email=of_person(email), **fields)
         person.set_password(password)
         person.save(using=self._db)
         return person
 
     def get_by_natural_key(self, username: str | None) -> "Person":
-        return self.get(email__iexact=username)
+        return self.get(email=of_person(username or ""))
+
+    def at(self, address: str) -> "Person | None":
+        """Whose address this is, whichever of its letters are written as capitals."""
+        return self.filter(email=of_person(address)).first()
 
 
 class Person(AbstractBaseUser, Row):
     """One human being. An agent is never one: `sends.models.agents`."""
 
-    email = models.EmailField(max_length=254)
+    email = models.EmailField(max_length=254)  # as `of_person` writes it
     is_active = models.BooleanField(default=True)
     # May use a password where everybody else signs in through an identity provider.
     break_glass = models.BooleanField(default=False)
@@ -91,7 +96,7 @@ class Invitation(Row):
     """A role that waits for whoever reads an address. Only the SHA-256 of its token is kept."""
 
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="invitations")
-    email = models.EmailField(max_length=254)  # in lower case, as that of a person
+    email = models.EmailField(max_length=254)  # as that of a person
     role = models.PositiveSmallIntegerField(choices=Role.choices)
     digest = models.CharField(max_length=64, unique=True)
     invited_by = models.ForeignKey(Person, models.PROTECT, related_name="+")

@@ -6,6 +6,7 @@ import unicodedata
 import idna
 from email_validator import validate_email
 
+ASCII_CAPITALS = re.compile(r"[A-Z]+")
 NEEDS_NO_QUOTES = re.compile(r"[^\s\"(),:;<>@\[\]\\.]+(?:\.[^\s\"(),:;<>@\[\]\\.]+)*")
 
 
@@ -42,6 +43,21 @@ def normal(address: str) -> str:
     """
     local = unicodedata.normalize("NFC", address.rpartition("@")[0]).casefold()
     return f"{unicodedata.normalize('NFC', _unquoted(local))}@{domain_of(address)}"
+
+
+def of_person(address: str) -> str:
+    """The form in which the address of who signs in is kept and found.
+
+    Of the local part only ASCII letters are made small: the long s is no s, and the sign for
+    Kelvin no k, although PostgreSQL or Python folds them.
+    """
+    local, _, domain = address.strip().rpartition("@")
+    return f"{ASCII_CAPITALS.sub(lambda found: found[0].lower(), local)}@{domain.lower()}"
+
+
+def has_plain_letters(address: str) -> bool:
+    """Whether nothing that folds an address takes it for another one."""
+    return address.rpartition("@")[0].isascii()
 
 
 def _unquoted(local: str) -> str:

@@ -22,7 +22,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     found = people.invitation_of(token)
     if found is None or not found.holds:  # type: ignore[attr-defined]
         return render(request, "account/invitation_over.html", {"invitation": found}, status=404)
-    known = Person.objects.filter(email__iexact=found.email).first()
+    known = Person.objects.at(found.email)
     context: dict[str, Any] = {"invitation": found}
     has_to_sign_in = known is not None or not may_use_password(Person(email=found.email))
     if has_to_sign_in or request.user.is_authenticated:

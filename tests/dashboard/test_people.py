@@ -202,6 +202,13 @@ def test_who_belongs_here_is_not_invited_again(client, admin, other):
     assert "belongs to" in answer.text
 
 
+def test_an_address_that_only_folds_to_another_is_not_invited(client, admin):
+    email = "je\N{LATIN SMALL LETTER LONG S}@example.org"
+    answer = client.post("/settings/people/invite/", {"email": email, "role": int(Role.VIEWER)})
+    assert answer.status_code == 409
+    assert not Invitation.objects.exists()
+
+
 def test_a_role_changes_and_holds_at_once(client, admin, tenant, other):
     theirs = Client()
     sign_in(theirs, other)

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sends.rules.addresses import as_sent, domain_of, in_letters, normal
+from sends.rules.addresses import (
+    as_sent,
+    domain_of,
+    has_plain_letters,
+    in_letters,
+    normal,
+    of_person,
+)
 
 
 @pytest.mark.parametrize(
@@ -96,3 +103,25 @@ def test_a_local_part_is_never_rewritten(local: str, domain: str) -> None:
 )
 def test_people_read_a_domain_in_its_letters(address: str, letters: str) -> None:
     assert in_letters(address) == letters
+
+
+@pytest.mark.parametrize(
+    ("address", "kept", "plain"),
+    [
+        (" Jo.Smith+Box@Example.COM ", "jo.smith+box@example.com", True),
+        ("jo@BÜCHER.example", "jo@bücher.example", True),
+        ("\N{KELVIN SIGN}im@example.com", "\N{KELVIN SIGN}im@example.com", False),
+        (
+            "je\N{LATIN SMALL LETTER LONG S}@example.com",
+            "je\N{LATIN SMALL LETTER LONG S}@example.com",
+            False,
+        ),
+        ("no address", "@no address", True),
+        ("", "@", True),
+    ],
+)
+def test_only_ascii_capitals_of_a_persons_address_are_folded(
+    address: str, kept: str, plain: bool
+) -> None:
+    assert of_person(address) == kept
+    assert has_plain_letters(address) == plain

@@ -89,6 +89,21 @@ def test_addresses_that_a_client_makes_up_are_no_fresh_start(client, person, set
         )
 
 
+@pytest.mark.parametrize(
+    "letter", ["\N{LATIN SMALL LETTER LONG S}", "\N{LATIN SMALL LETTER DOTLESS I}"]
+)
+def test_an_address_that_only_folds_to_another_is_nobodys(client, letter):
+    """PostgreSQL takes these letters for s and i, and each would be a fresh start of tries."""
+    make_person(make_tenant(), email="jesica@example.org")
+    alike = f"je{letter}ica@example.org" if letter.upper() == "S" else f"jes{letter}ca@example.org"
+    page = client.post("/login/", {"login": alike, "password": PASSWORD})
+    assert "Email or password is not right." in page.text
+    letters.mail_reset(alike)
+    assert mail.outbox == []
+    given = {"login": "JESICA@Example.ORG", "password": PASSWORD}
+    assert client.post("/login/", given).status_code == 302
+
+
 def test_failures_of_one_address_do_not_keep_another_out(client, person):
     for _ in range(5):
         sign_in(client, person, "a guess of mine")
