@@ -259,7 +259,7 @@ def test_who_set_an_account_up_before_its_owner_came_is_out_of_it(client, provid
 
 @pytest.mark.parametrize("letter", ["\N{KELVIN SIGN}", "\N{LATIN SMALL LETTER LONG S}"])
 def test_an_address_that_only_folds_to_another_enters_no_account(client, provider, letter):
-    """Whoever has it there is somebody else, though Python or PostgreSQL takes one for the other."""
+    """Who has it there is somebody else, though Python or PostgreSQL takes one for the other."""
     set_up(provider, "matches_address = true")
     for name in ("kim", "sim"):
         make_person(make_tenant(), email=f"{name}@example.com")
