@@ -244,15 +244,15 @@ def _require_charge_of(person: Person, by: Person) -> None:
 
 
 def _require_known_by_password(person: Person) -> None:
-    way_out = f"Whoever runs this installation can: manage.py changepassword {person.email}"
+    way_out = f"Whoever runs this installation can set one: manage.py changepassword {person.email}"
     if person.break_glass:
         raise NotPossible(
-            f"{person.email} gets in when all else fails; no admin sets that password. {way_out}"
+            f"{person.email} gets in when all else fails, so no admin sets that password. {way_out}"
         )
     if SocialAccount.objects.filter(user=person).exists():
         raise NotPossible(
-            f"{person.email} signs in through an identity provider, and a password of yours would"
-            f" open what that gives elsewhere. Have the access given there. {way_out}"
+            f"{person.email} signs in through an identity provider; a password made here would"
+            f" open what that gives elsewhere as well. {way_out}"
         )
 
 
