@@ -185,7 +185,7 @@ class SingleSignOns(DefaultSocialAccountAdapter):
 
 def _claims(claims: dict[str, Any], provider: IdentityProvider) -> Claims:
     values = claims.get(provider.claim, [])
-    values = [values] if isinstance(values, str) else values
+    values = values if isinstance(values, list) else [values]
     return Claims(
         email=str(claims.get("email", "")),
         is_verified=claims.get("email_verified") in (True, "true"),

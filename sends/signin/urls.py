@@ -18,7 +18,13 @@ from sends.signin import single_sign_on
 from sends.signin.invitations import invitation
 from sends.signin.passwords import change_password
 
-sign_in = account.LoginView.as_view(extra_context={"providers": IdentityProvider.objects.all})
+providers = IdentityProvider.objects
+sign_in = account.LoginView.as_view(
+    extra_context={
+        "providers": providers.all,
+        "only_elsewhere": providers.filter(is_only_way=True).exists,
+    }
+)
 ask_for_reset = account.PasswordResetView.as_view(extra_context={"sends_mail": conf.sends_mail})
 reset = account.PasswordResetFromKeyView.as_view(success_url=reverse_lazy("account_login"))
 

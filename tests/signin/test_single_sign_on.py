@@ -108,6 +108,12 @@ def test_who_has_no_role_by_the_claims_is_not_made(client, provider):
     assert not Person.objects.exists()
 
 
+@pytest.mark.parametrize("groups", [7, True, {"outbox": True}, [None, ["outbox"]]])
+def test_a_claim_of_another_kind_gives_no_role(client, provider, groups):
+    provider.claims["groups"] = groups
+    assert_turned_away(client, sign_in(client, provider))
+
+
 def test_tenants_that_do_not_name_the_provider_are_not_its_business(client, provider):
     sign_in(client, provider)
     elsewhere = make_tenant()
@@ -357,6 +363,13 @@ def test_where_it_is_the_only_way_passwords_let_in_only_for_emergencies(client, 
     assert "Email or password is not right." in client.post("/login/", given).text
     Person.objects.filter(pk=person.pk).update(break_glass=True)
     assert client.post("/login/", given).status_code == 302
+
+
+def test_where_it_is_the_only_way_the_sign_in_page_says_so_first(client, provider):
+    assert "In an emergency" not in client.get("/login/").text
+    set_up(provider, "is_only_way = true")
+    page = client.get("/login/").text
+    assert page.index("Sign in with Example Company") < page.index("In an emergency")
 
 
 def test_where_it_is_the_only_way_an_invited_person_goes_it_too(client, provider):
