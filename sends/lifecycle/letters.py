@@ -53,7 +53,9 @@ def mail_invitation(invitation: Invitation, link: str) -> None:
 def mail_reset(email: str) -> None:
     """Nothing for an address that nobody signs in with by password."""
     person = Person.objects.at(email)
-    if person is None or not person.is_active or not person.has_usable_password():
+    if person is None or not person.is_active:
+        return
+    if not person.has_usable_password() or not person.may_use_password():
         return
     words = RESET.format(email=person.email, link=reset_link(person))
     send_mail("A new password for Outbox Admin", words, None, [person.email])

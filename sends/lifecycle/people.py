@@ -249,6 +249,8 @@ def _require_known_by_password(person: Person) -> None:
         raise NotPossible(
             f"{person.email} gets in when all else fails, so no admin sets that password. {way_out}"
         )
+    if not person.may_use_password():
+        raise NotPossible("Passwords let nobody in here; signing in is an identity provider's.")
     if SocialAccount.objects.filter(user=person).exists():
         raise NotPossible(
             f"{person.email} signs in through an identity provider; a password made here would"

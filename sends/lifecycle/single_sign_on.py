@@ -35,11 +35,6 @@ def secret_of(provider: IdentityProvider) -> str:
     return resolve(provider.client_secret).strip()
 
 
-def may_use_password(person: Person) -> bool:
-    """Whether this person may sign in here; a passkey counts as a password does."""
-    return person.break_glass or not IdentityProvider.objects.filter(is_only_way=True).exists()
-
-
 def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) -> Person | None:
     """The person, with the roles that the claims give now; None for whom they give none.
 

@@ -51,6 +51,10 @@ class Person(AbstractBaseUser, Row):
     def __str__(self) -> str:
         return self.email
 
+    def may_use_password(self) -> bool:
+        """Whether one lets this person in, who may have none; a passkey counts as a password."""
+        return self.break_glass or not IdentityProvider.objects.filter(is_only_way=True).exists()
+
 
 class Role(models.IntegerChoices):
     """Each role includes those before it."""

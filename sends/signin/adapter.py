@@ -21,7 +21,6 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from qrcode.image.svg import SvgPathImage
 
 from sends.conf import conf
-from sends.lifecycle.single_sign_on import may_use_password
 from sends.rules.addresses import normal
 
 # By what somebody shows who they are; a link to a new password, in a mail, is not enough.
@@ -74,7 +73,7 @@ class Accounts(DefaultAccountAdapter):
         """
         records = get_authentication_records(request, user)
         came_from_elsewhere = any(r["method"] == "socialaccount" for r in records)
-        if not came_from_elsewhere and not may_use_password(user):
+        if not came_from_elsewhere and not user.may_use_password():
             return self.respond_user_inactive(request, user)
         sociallogin = (kwargs.get("signal_kwargs") or {}).get("sociallogin")
         if sociallogin is not None:

@@ -10,7 +10,6 @@ from django.views.decorators.http import require_http_methods
 
 from sends.lifecycle import people
 from sends.lifecycle.refusals import Refused
-from sends.lifecycle.single_sign_on import may_use_password
 from sends.models import Person
 from sends.signin.forms import Reset
 
@@ -24,7 +23,7 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "account/invitation_over.html", {"invitation": found}, status=404)
     known = Person.objects.at(found.email)
     context: dict[str, Any] = {"invitation": found}
-    has_to_sign_in = known is not None or not may_use_password(Person(email=found.email))
+    has_to_sign_in = known is not None or not Person(email=found.email).may_use_password()
     if has_to_sign_in or request.user.is_authenticated:
         context["is_invited"] = request.user == known
         if request.method == "POST" and context["is_invited"]:

@@ -7,7 +7,6 @@ from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponseBase
 
-from sends.lifecycle.single_sign_on import may_use_password
 from sends.models import Person
 
 
@@ -21,7 +20,7 @@ class Passwords(ModelBackend):
     ) -> Person | None:
         """Whoever has to sign in elsewhere gets the answer of a wrong password."""
         person = super().authenticate(request, username, password, **credentials)
-        return person if person is not None and may_use_password(person) else None
+        return person if person is not None and person.may_use_password() else None
 
 
 @login_required

@@ -7,10 +7,13 @@ import pytest
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.messages import get_messages
+from django.core import mail
 from django.test import Client
 
+from sends.lifecycle import letters
 from sends.lifecycle.configure import configure
-from sends.lifecycle.people import invite
+from sends.lifecycle.people import invite, new_password_link
+from sends.lifecycle.refusals import NotPossible
 from sends.models import AuditEntry, Membership, Person, Role, Tenant
 from sends.rules.configuration import read
 from tests import identity_provider
@@ -363,6 +366,19 @@ def test_where_it_is_the_only_way_passwords_let_in_only_for_emergencies(client, 
     assert "Email or password is not right." in client.post("/login/", given).text
     Person.objects.filter(pk=person.pk).update(break_glass=True)
     assert client.post("/login/", given).status_code == 302
+
+
+def test_where_it_is_the_only_way_no_link_to_a_password_is_made(client, provider):
+    tenant = Tenant.objects.get(slug="acme")
+    person, by = make_person(tenant, Role.VIEWER), make_person(tenant, Role.ADMIN)
+    set_up(provider, "is_only_way = true")
+    with pytest.raises(NotPossible, match="let nobody in"):
+        new_password_link(person, tenant=tenant, by=by)
+    letters.mail_reset(person.email)
+    assert mail.outbox == []
+    Person.objects.filter(pk=person.pk).update(break_glass=True)
+    letters.mail_reset(person.email)
+    assert [sent.to for sent in mail.outbox] == [[person.email]]
 
 
 def test_where_it_is_the_only_way_the_sign_in_page_says_so_first(client, provider):
