@@ -51,6 +51,14 @@ def not_a_proposal(body: bytes) -> bool:
     return not body.strip(b" \t\r\n").startswith((b"{", b"["))
 
 
+def may_be_meant(body: bytes) -> bool:
+    """A space or a letter that became an escape: JSON as good as before."""
+    try:
+        return json.loads(body).keys() == MESSAGE.keys() and b"\x7f" not in body
+    except ValueError:
+        return False
+
+
 paths = st.sampled_from(PATHS)
 line = st.binary(max_size=60).map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b""))
 whole = st.binary(max_size=400)
@@ -64,10 +72,13 @@ cut_off = st.builds(
     st.integers(0, len(GOOD) - 1),
 )
 one_byte_wrong = st.builds(
-    lambda path, at, byte: request(path, GOOD[:at] + bytes([byte]) + GOOD[at + 1 :]),
+    request,
     paths.filter(lambda path: path != "/intents/batch"),
-    st.integers(0, len(GOOD) - 1),
-    st.sampled_from([0, 10, 34, 92, 127, 128, 192, 255]),
+    st.builds(
+        lambda at, byte: GOOD[:at] + bytes([byte]) + GOOD[at + 1 :],
+        st.integers(0, len(GOOD) - 1),
+        st.sampled_from([0, 10, 34, 92, 127, 128, 192, 255]),
+    ).filter(lambda body: not may_be_meant(body)),
 )
 other_type = st.builds(
     lambda path, kind: request(path, GOOD, b"Content-Type: " + kind),
@@ -171,7 +182,6 @@ def test_nothing_of_it_is_taken_in_and_nothing_breaks(
 
     @settings(
         max_examples=max(200, settings().max_examples * 2),
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(st.one_of(*(st.tuples(st.just(name), kind) for name, kind in KINDS.items())))
