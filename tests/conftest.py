@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,6 +22,19 @@ from django_q.models import Schedule
 from sends.models import Installation, Switch, SwitchKind, triggers
 from tests import browsers, ports
 
+# Whatever a script starts in the background has SIGINT ignored, and its children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The same examples in each run, however slow the machine is.
+hypothesis.settings.register_profile(
+    "usual",
+    deadline=None,
+    derandomize=True,
+    max_examples=300,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("usual")
 # `--hypothesis-profile=deep`: for hours, and elsewhere each time.
 hypothesis.settings.register_profile(
     "deep",

@@ -169,7 +169,6 @@ KEYS = itertools.count(1)
 @given(st.lists(st.sampled_from(members()), max_size=4).map(dict))
 @settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

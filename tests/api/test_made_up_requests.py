@@ -66,9 +66,7 @@ def test_every_answer_is_as_the_document_says(
 ) -> None:
     operation = described.find_operation_by_id(name)
 
-    @hypothesis.settings(
-        max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+    @hypothesis.settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
     @hypothesis.given(case=operation.as_strategy())
     def ask(case: Any) -> None:
         if "intent_id" in case.path_parameters:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sends.management import sources
@@ -135,7 +135,6 @@ def test_an_empty_mailbox_has_no_messages() -> None:
     assert list(mailbox("m", io.BytesIO())) == []
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.sampled_from([FROM, b"A: b\n", b"\n", b">From x\n", b"\r"]) | st.binary(max_size=5))
 )

@@ -551,7 +551,7 @@ def end_state(order: Iterable[Any], recipients: tuple[str, ...]) -> tuple[Any, .
 
 
 @pytest.mark.django_db
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(facts=FACTS, data=st.data(), one=st.booleans())
 def test_the_order_and_number_of_events_never_matter(
     facts: list[Any], data: st.DataObject, one: bool

@@ -394,7 +394,6 @@ STEPS = st.lists(
 @pytest.mark.django_db(transaction=True)
 @settings(
     max_examples=12,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=STEPS, keep=st.sampled_from([None, timedelta(0), 30 * DAY, 365 * DAY]))

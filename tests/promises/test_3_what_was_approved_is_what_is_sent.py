@@ -68,7 +68,7 @@ ATTACHED = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.lists(ATTACHED, min_size=1, max_size=4))
 def test_attachments_arrive_byte_for_byte(stage: Stage, files: list[dict[str, Any]]) -> None:
     """Case D12: each by its name, in its order, also the empty ones and the odd names."""

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.django_db
 QUICK = settings(
     max_examples=20,
     stateful_step_count=30,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sends.rules.charsets import NotText, read_text
@@ -58,14 +58,12 @@ def test_what_is_not_of_its_charset_is_refused_and_never_guessed(raw: bytes, cha
     assert len(str(caught.value)) < 120
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=50), st.text(max_size=20))
 def test_no_bytes_and_no_label_raise_anything_else(raw: bytes, charset: str) -> None:
     with suppress(NotText):
         read_text(raw, charset)
 
 
-@settings(deadline=None)
 @given(
     st.text(max_size=50),
     st.sampled_from(["utf-8", "utf-16", "utf-7", "gb18030", "iso-2022-jp", "koi8-r", "cp1252"]),

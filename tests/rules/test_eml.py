@@ -291,7 +291,7 @@ def messages(draw: st.DrawFn) -> EmailMessage:
     return message
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(messages())
 def test_any_email_says_the_same_as_a_proposal(message: EmailMessage) -> None:
     document = read_email(message.as_bytes()).document
@@ -310,7 +310,6 @@ def test_any_email_says_the_same_as_a_proposal(message: EmailMessage) -> None:
     assert files == [(f.get_filename(), f.get_content()) for f in message.iter_attachments()]
 
 
-@settings(deadline=None)
 @given(st.text(LETTERS, max_size=20), st.integers(0, 80))
 def test_encoded_words_say_their_text_wherever_their_bytes_were_cut(text: str, cut: int) -> None:
     halves = text.encode()[:cut], text.encode()[cut:]
@@ -334,7 +333,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(PIECES | st.binary(max_size=10), max_size=30).map(b"".join))
 def test_no_bytes_raise_anything_but_what_is_wrong_with_them(raw: bytes) -> None:
     with suppress(WrongProposal):
