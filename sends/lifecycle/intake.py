@@ -1,6 +1,7 @@
 """A proposal is taken in exactly once: as an action, as its next version, or as a replay."""
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -68,14 +69,12 @@ def propose(proposal: Proposal, *, agent: Agent, now: datetime | None = None) ->
     ActionKeyReuse, TriggerReuse, RunEnded, SuppressedRecipient or WrongProposal; then nothing was
     created.
     """
-    for _ in range(LOOKS):
-        try:
-            with transaction.atomic():
-                at = now or database_now()
-                return _replayed(proposal, agent, at) or _taken(proposal, agent, at)
-        except IntegrityError as error:
-            lost = error  # somebody else was first: what they made is there to be found now
-    raise lost
+
+    def look() -> Taken:
+        at = now or database_now()
+        return _replayed(proposal, agent, at) or _taken(proposal, agent, at)
+
+    return _after_races(look)
 
 
 def propose_version(
@@ -88,25 +87,17 @@ def propose_version(
     was.
     Raises SendIntent.DoesNotExist where this agent has no such intent.
     """
-    with transaction.atomic():
-        mine = SendIntent.objects.filter(tenant=agent.tenant_id, agent=agent)
-        action = lock_action(mine.values_list("action_id", flat=True).get(pk=intent_id))
-        now = now or database_now()
-        intent = mine.select_related("sender", "run").get(pk=intent_id)
-        _refuse_other_action(proposal, action)
-        kept = _kept(intent, proposal)
-        if known := _repeated_version(intent, proposal, kept):
-            return Taken(known, replayed=True, key_derived=action.key_derived)
-        if intent.version != action.latest_version:
-            raise _not_current(action)
-        terms = _terms_after(intent, proposal)
-        _refuse_too_late(terms, now)
-        sender = _sender(proposal, agent.tenant_id, intent.sender)
-        message = proposal.message(Mailbox(sender.address, sender.name), kept=kept)
-        created = create_version(
-            action, message, files=proposal.files, agent=agent, terms=terms, now=now
-        )
-        return Taken(created, replayed=False, key_derived=action.key_derived)
+    return _after_races(lambda: _next_version(intent_id, proposal, agent, now))
+
+
+def _after_races(look: Callable[[], Taken]) -> Taken:
+    for _ in range(LOOKS):
+        try:
+            with transaction.atomic():
+                return look()
+        except IntegrityError as error:
+            lost = error  # somebody else was first: what they made is there to be found now
+    raise lost
 
 
 # Replays
@@ -229,7 +220,30 @@ def _not_current(action: Action) -> VersionChanged:
     )
 
 
-# A new action
+# A new version, a new action
+
+
+def _next_version(
+    intent_id: uuid.UUID, proposal: Proposal, agent: Agent, now: datetime | None
+) -> Taken:
+    mine = SendIntent.objects.filter(tenant=agent.tenant_id, agent=agent)
+    action = lock_action(mine.values_list("action_id", flat=True).get(pk=intent_id))
+    now = now or database_now()
+    intent = mine.select_related("sender", "run").get(pk=intent_id)
+    _refuse_other_action(proposal, action)
+    kept = _kept(intent, proposal)
+    if known := _repeated_version(intent, proposal, kept):
+        return Taken(known, replayed=True, key_derived=action.key_derived)
+    if intent.version != action.latest_version:
+        raise _not_current(action)
+    terms = _terms_after(intent, proposal)
+    _refuse_too_late(terms, now)
+    sender = _sender(proposal, agent.tenant_id, intent.sender)
+    message = proposal.message(Mailbox(sender.address, sender.name), kept=kept)
+    created = create_version(
+        action, message, files=proposal.files, agent=agent, terms=terms, now=now
+    )
+    return Taken(created, replayed=False, key_derived=action.key_derived)
 
 
 def _taken(proposal: Proposal, agent: Agent, now: datetime) -> Taken:

@@ -139,7 +139,13 @@ def test_a_file_that_is_purged_while_it_is_taken_in_is_kept_anew(
 
     monkeypatch.setattr(attachments, "keep", keep_and_purge)
 
-    assert contents_of(took(agent, file())) == [RECEIPT]
+    first = took(agent, file())
+    assert contents_of(first) == [RECEIPT]
+    assert len(purged) == 1
+
+    purged.clear()
+    next_ = propose_version(first.pk, proposal(file(b"corrected"), key=None), agent=agent).intent
+    assert contents_of(next_) == [b"corrected"]
     assert len(purged) == 1
 
 
