@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from allauth.socialaccount.models import SocialAccount
 from django.db import transaction
 
 from sends.lifecycle import audit
@@ -26,6 +27,7 @@ from sends.rules.addresses import domain_of, has_plain_letters, of_person
 class Claims:
     """What a provider says, its signature checked."""
 
+    subject: str  # who it is there, whatever else changes
     email: str
     is_verified: bool
     values: frozenset[str]  # of the claim that names roles
@@ -35,16 +37,20 @@ def secret_of(provider: IdentityProvider) -> str:
     return resolve(provider.client_secret).strip()
 
 
-def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) -> Person | None:
+def arrive(provider: IdentityProvider, claims: Claims) -> Person | None:
     """The person, with the roles that the claims give now; None for whom they give none.
 
-    `known` has signed in through this provider before. Roles are given and taken in those tenants
-    alone that name the provider, and are then as it says, even those of a last admin. Whoever is
-    matched by the address loses every other way in but that for emergencies: it may be of
-    somebody's making who never had the address.
+    Roles are given and taken in those tenants alone that name the provider, and are then as it
+    says, even those of a last admin. Whoever was not known by the subject is from now on; if it
+    is somebody who was matched by the address, every other way in ends but that for emergencies:
+    it may be of somebody's making who never had the address.
     """
     with transaction.atomic():
         now = database_now()
+        # Of two first sign-ins at once the second finds what the first has made.
+        list(IdentityProvider.objects.select_for_update().filter(pk=provider.pk))
+        accounts = SocialAccount.objects.filter(provider=provider.slug, uid=claims.subject)
+        known = Person.objects.filter(pk__in=accounts.values("user")).first()
         email = of_person(claims.email)
         _require_spoken_for(provider, email, claims.is_verified)
         person = known or _by_address(provider, email)
@@ -58,6 +64,10 @@ def arrive(provider: IdentityProvider, claims: Claims, *, known: Person | None) 
             _give(person, provider, roles, now, is_matched=is_matched)
             if is_matched and roles:
                 end_ways_in(person)
+            if known is None and roles:
+                SocialAccount.objects.create(
+                    user=person, provider=provider.slug, uid=claims.subject
+                )
     return person if roles else None
 
 

@@ -165,15 +165,15 @@ class SingleSignOns(DefaultSocialAccountAdapter):
                 f"{provider} did not say that you signed in there just now (auth_time), so that"
                 " does not show who you are.",
             )
-        known = sociallogin.user if sociallogin.is_existing else None
+        claims = _claims(sociallogin.account.uid, sociallogin.claims, provider)
         try:
-            person = arrive(provider, _claims(sociallogin.claims, provider), known=known)
+            person = arrive(provider, claims)
         except Refused as refused:
             raise _turned_away(request, refused.words) from None
         if person is None:
             raise _turned_away(request, f"{provider} gives you no role here. Ask an admin.")
-        if known is None:
-            sociallogin.connect(request, person)
+        if not sociallogin.is_existing:
+            sociallogin.lookup()
 
     def on_authentication_error(
         self, request: HttpRequest, provider: Provider, *args: Any, **kwargs: Any
@@ -183,10 +183,11 @@ class SingleSignOns(DefaultSocialAccountAdapter):
         raise _turned_away(request, f"{provider.name} did not say who you are{because}. Try again.")
 
 
-def _claims(claims: dict[str, Any], provider: IdentityProvider) -> Claims:
+def _claims(subject: str, claims: dict[str, Any], provider: IdentityProvider) -> Claims:
     values = claims.get(provider.claim, [])
     values = values if isinstance(values, list) else [values]
     return Claims(
+        subject=subject,
         email=str(claims.get("email", "")),
         is_verified=claims.get("email_verified") in (True, "true"),
         values=frozenset(str(value) for value in values if isinstance(value, str | int)),

@@ -14,10 +14,12 @@ from sends.lifecycle import letters
 from sends.lifecycle.configure import configure
 from sends.lifecycle.people import invite, new_password_link
 from sends.lifecycle.refusals import NotPossible
-from sends.models import AuditEntry, Membership, Person, Role, Tenant
+from sends.lifecycle.single_sign_on import Claims, arrive
+from sends.models import AuditEntry, IdentityProvider, Membership, Person, Role, Tenant
 from sends.rules.configuration import read
 from tests import identity_provider
 from tests.factories import make_person, make_tenant
+from tests.lifecycle.races import at_once
 from tests.signin.test_second_factor import add_app
 from tests.signing_in import sixteen_minutes_later
 
@@ -102,6 +104,15 @@ def test_roles_are_mapped_anew_at_each_sign_in(client, provider):
     assert answer["Location"] == "/login/"
     assert not Membership.objects.exists()
     assert client.get("/runs/").status_code == 403
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_first_sign_ins_at_once_make_one_person(provider):
+    company = IdentityProvider.objects.get()
+    claims = Claims("a-subject", "jo@example.com", is_verified=True, values=frozenset(["outbox"]))
+    first, second = at_once(lambda: arrive(company, claims), lambda: arrive(company, claims))
+    assert first == second == Person.objects.get()
+    assert SocialAccount.objects.count() == 1
 
 
 def test_who_has_no_role_by_the_claims_is_not_made(client, provider):
