@@ -163,11 +163,12 @@ def pause(*, by: str, reason: str) -> Switch:
     return turn_off(Installation.objects.get().pk, by=by, reason=reason)
 
 
-def resume(*, by: str, reason: str) -> Switch:
+def resume(*, by: str, reason: str, was_moved: bool = False) -> Switch:
     """Let the installation send again.
 
-    An older copy may not before `after_restore`. Of one that is only in another place the reason
-    says that it was moved, and that nothing went on without it.
+    What was restored or copied may not before `after_restore`, unless it only lies in another
+    place, and `was_moved` says that nothing went on without it: a dump that is restored on a new
+    machine looks the same from inside.
     """
     reason = require_reason(reason, what="for starting again")
     with transaction.atomic():
@@ -178,6 +179,12 @@ def resume(*, by: str, reason: str) -> Switch:
                 raise NotPossible(
                     "This database is an older copy, and would send again what was sent since."
                     " Run first: manage.py doctor --after-restore"
+                )
+            if not was_moved:
+                raise NotPossible(
+                    "This database was restored or copied. If it is a backup, run first:"
+                    " manage.py doctor --after-restore. If it was moved with everything stopped,"
+                    ' say so: manage.py resume --moved "to the new server"'
                 )
             Restore.objects.filter(pk=restore.pk).update(settled_at=database_now())
         turn_on(switch.pk, by=by, reason=reason)

@@ -88,7 +88,7 @@ def test_a_backup_is_looked_after_and_resumed_from_the_command_line() -> None:
     now = database_now()
     Restore.objects.create(kind="backup", made_at=now, noticed_at=now)
     with pytest.raises(CommandError, match="an older copy"):
-        said("resume", "never mind")
+        said("resume", "--moved", "never mind")
     settled = said("doctor", "--after-restore")
     assert "1 email may have been sent since" in settled
     assert "1 email to be decided, or queued for later, may have been decided" in settled

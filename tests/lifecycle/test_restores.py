@@ -220,9 +220,12 @@ def test_what_was_only_moved_is_resumed_with_a_reason(used: Installation) -> Non
     Installation.objects.update(home="elsewhere")
     restores.notice()
     with pytest.raises(Invalid):
-        restores.resume(by="test", reason=" ")
+        restores.resume(by="test", reason=" ", was_moved=True)
+    with pytest.raises(NotPossible, match="resume --moved"):
+        restores.resume(by="test", reason="it looks fine")
+    assert not is_on()
 
-    restores.resume(by="test", reason="moved to a new disk")
+    restores.resume(by="test", reason="to a new disk", was_moved=True)
 
     assert is_on()
     assert restores.open_restore() is None
@@ -231,7 +234,7 @@ def test_what_was_only_moved_is_resumed_with_a_reason(used: Installation) -> Non
 
 def test_an_older_copy_may_not_send_before_somebody_has_looked(restored: Installation) -> None:
     with pytest.raises(NotPossible, match="doctor --after-restore"):
-        restores.resume(by="test", reason="never mind")
+        restores.resume(by="test", reason="never mind", was_moved=True)
     assert not is_on()
     restores.after_restore(by="test")
     restores.resume(by="test", reason="looked after")

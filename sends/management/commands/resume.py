@@ -18,11 +18,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("reason", metavar="REASON", help="kept in the audit log")
+        parser.add_argument(
+            "--moved",
+            action="store_true",
+            help="the database is in another place, and nothing went on without it",
+        )
 
-    def handle(self, *args: Any, reason: str, **options: Any) -> None:
+    def handle(self, *args: Any, reason: str, moved: bool, **options: Any) -> None:
         require_ledger()
         try:
-            restores.resume(by=at_the_command_line(), reason=reason)
+            restores.resume(by=at_the_command_line(), reason=reason, was_moved=moved)
         except Refused as refused:
             raise CommandError(refused.words) from None
         self.stdout.write("Sending is on.")

@@ -68,7 +68,7 @@ def restored_or_copied() -> Iterator[Finding]:
     restore = Restore.objects.filter(settled_at=None).first()
     if restore is not None:
         otherwise = (
-            " If it was only moved, and nothing went on without it, `manage.py resume` is enough."
+            " If it was only moved, and nothing went on without it: `manage.py resume --moved`."
             if restore.kind == RestoreKind.ELSEWHERE
             else ""
         )
