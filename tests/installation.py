@@ -6,7 +6,8 @@ import threading
 import time
 
 import psutil
-from django.conf import settings
+
+from tests.sandboxes import ROOT
 
 START_SECONDS = 120
 
@@ -19,7 +20,7 @@ class Installation:
         self.process = subprocess.Popen(
             [sys.executable, "manage.py", "up"],
             env=env,
-            cwd=settings.BASE_DIR,
+            cwd=ROOT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

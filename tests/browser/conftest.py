@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,12 @@ class Place:
 @pytest.fixture(scope="package")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A fresh installation of these tests alone, with its worker and its sandbox running."""
-    folder = tmp_path_factory.mktemp("installation")
+    with installed(tmp_path_factory.mktemp("installation")) as place:
+        yield place
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[Place]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("OUTBOX_")}
     env |= {
         "OUTBOX_DATA_DIR": str(folder),
@@ -64,6 +70,12 @@ def _place(folder: Path) -> Place:
 
 @pytest.fixture(scope="package")
 def browser(chromium: str) -> Iterator[Browser]:
+    with started(chromium) as browser:
+        yield browser
+
+
+@contextmanager
+def started(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=chromium,
