@@ -16,7 +16,11 @@ def main() -> None:
         importlib.import_module(os.environ["DJANGO_SETTINGS_MODULE"])
     except WrongEnvironment as wrong:
         sys.exit(str(wrong))
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped.\n")
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,15 @@
 """`manage.py verify_audit` and `export_audit`: what they print and how they end."""
 
+import os
+import signal
+import subprocess
+import sys
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import transaction
 
@@ -116,3 +121,23 @@ def test_a_tenant_has_to_be_named_where_there_are_several(tenant: Tenant) -> Non
     with pytest.raises(CommandError, match=f"{other.slug}"):
         said("verify_audit", "--tenant", "nobody")
     assert len(said("verify_audit").splitlines()) == 2
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_command_that_is_interrupted_ends_with_one_word(
+    tmp_path: Path, process_env: dict[str, str], database_url: str
+) -> None:
+    make_tenant()
+    fifo = tmp_path / "audit.jsonl"
+    os.mkfifo(fifo)
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "verify_audit", "--against", str(fifo)],
+        env=process_env | {"OUTBOX_DATABASE_URL": database_url},
+        cwd=settings.BASE_DIR,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with fifo.open("w"):  # it is there once the command reads
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "Stopped.\n")
