@@ -1,6 +1,7 @@
 """`manage.py verify_audit` and `export_audit`: what they print and how they end."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import transaction
 
-from sends.lifecycle import audit
+from sends.lifecycle import audit, chain
+from sends.management.commands.export_audit import write
 from sends.models import AuditEntry, Tenant, database_now
 from tests.factories import make_tenant
 from tests.lifecycle.tampering import no_triggers
@@ -121,6 +123,17 @@ def test_a_tenant_has_to_be_named_where_there_are_several(tenant: Tenant) -> Non
     with pytest.raises(CommandError, match=f"{other.slug}"):
         said("verify_audit", "--tenant", "nobody")
     assert len(said("verify_audit").splitlines()) == 2
+
+
+def test_an_export_that_cannot_be_written_whole_leaves_no_file(tenant: Tenant, file: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(CommandError, match="cannot be written: File too large"):
+            write(chain.export(tenant), file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not file.exists()
 
 
 @pytest.mark.django_db(transaction=True)

@@ -64,15 +64,19 @@ class Command(BaseCommand):
 
 
 def write(lines: Iterator[str], file: Path) -> int:
-    """Write a new file down to the disk; how many lines."""
+    """Write a new file down to the disk, whole or not at all; how many lines."""
     count = 0
     try:
         with file.open("x", encoding="utf-8") as out:
-            for line in lines:
-                out.write(line)
-                count += 1
-            out.flush()
-            os.fsync(out.fileno())
+            try:
+                for line in lines:
+                    out.write(line)
+                    count += 1
+                out.flush()
+                os.fsync(out.fileno())
+            except BaseException:
+                file.unlink()
+                raise
     except FileExistsError:
         raise CommandError(f"{file} is there already; give a new file.") from None
     except OSError as error:
