@@ -42,7 +42,7 @@ from sends.reports.health import (
     set_up,
 )
 from sends.rules.deliveries import EventKind
-from sends.rules.statuses import Status
+from sends.rules.statuses import HOLD_BITS, Hold, Status
 from tests.factories import make_account, make_agent_at, make_attempt, make_intent, make_tenant
 from tests.ports import free_port
 
@@ -377,6 +377,14 @@ def test_emails_that_are_overdue() -> None:
     assert only(backlog.overdue()).level is Level.UNSAFE
     Switch.objects.filter(pk=old.account_id).update(causes=1)
     nothing(backlog.overdue)
+
+
+def test_what_a_restore_holds_is_not_forgotten() -> None:
+    make_intent(holds=HOLD_BITS[Hold.ANOMALY])
+    make_intent(status=Status.CANCELLED, holds=HOLD_BITS[Hold.RESTORED])
+    nothing(backlog.held_since_a_restore)
+    make_intent(holds=HOLD_BITS[Hold.RESTORED])
+    assert only(backlog.held_since_a_restore()).what.startswith("1 email is held")
 
 
 def test_uncertain_emails_anomalies_and_failed_events() -> None:

@@ -73,7 +73,8 @@ class Command(BaseCommand):
             f"{_emails(settled.uncertain)} may have been sent since: now uncertain, for an operator"
             " to settle.\n"
             f"{_emails(settled.held)} to be decided, or queued for later, may have been decided"
-            " since: held until an operator has looked and releases them.\n"
+            " since: held until an operator has looked and releases them, on their pages or with"
+            " manage.py release.\n"
             'Then: manage.py resume "why sending may go on"'
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from django.db.models import Q
+from django.template.defaultfilters import pluralize
 
 from sends.models import (
     Anomaly,
@@ -16,7 +17,7 @@ from sends.models import (
     database_now,
 )
 from sends.reports.health.findings import Finding, unsafe, warning
-from sends.rules.statuses import Status
+from sends.rules.statuses import Hold, Status
 
 LATE = timedelta(minutes=5)
 ABOVE = (SwitchKind.INSTALLATION, SwitchKind.TENANT, SwitchKind.ACCOUNT, SwitchKind.SENDER)
@@ -59,8 +60,19 @@ def uncertain() -> Iterator[Finding]:
     if count:
         yield warning(
             "uncertain",
-            f"Of {count} emails nobody knows whether the provider took them.",
-            "An operator settles them on the dashboard, under Uncertain.",
+            f"Nobody knows whether the provider took {count} email{pluralize(count)}.",
+            "An operator settles what is uncertain on the dashboard, under Uncertain.",
+        )
+
+
+def held_since_a_restore() -> Iterator[Finding]:
+    count = SendIntent.objects.held(Hold.RESTORED).not_over(database_now()).count()
+    if count:
+        yield warning(
+            "held",
+            f"{count} email{pluralize(count, ' is,s are')} held since the database was restored.",
+            "Look at the provider, then release what it has not sent: on the page of each, or all"
+            " of it with `manage.py release`.",
         )
 
 
@@ -69,7 +81,8 @@ def open_anomalies() -> Iterator[Finding]:
     if count:
         yield unsafe(
             "anomalies",
-            f"{count} anomalies are open: something happened that contradicts a promise.",
+            f"{count} anomal{pluralize(count, 'y is,ies are')} open: something happened that"
+            " contradicts a promise.",
             "An admin looks at them on the dashboard, under Anomalies.",
         )
 
@@ -79,7 +92,7 @@ def failed_events() -> Iterator[Finding]:
     if count:
         yield warning(
             "events",
-            f"{count} provider events could not be applied: what became of their emails is not"
-            " shown.",
+            f"{count} provider event{pluralize(count)} could not be applied: what became of the"
+            " email is not shown.",
             "The log says why. Report it with the events' ids.",
         )

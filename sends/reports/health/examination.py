@@ -38,6 +38,7 @@ OF_THE_INSTALLATION: tuple[Check, ...] = (
     backlog.paused,
     backlog.overdue,
     backlog.uncertain,
+    backlog.held_since_a_restore,
     backlog.open_anomalies,
     backlog.failed_events,
 )
