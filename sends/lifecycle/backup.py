@@ -33,7 +33,7 @@ def back_up(file: Path) -> datetime:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _require_same(draft, lock.fileno())
             os.truncate(draft, 0)
-            made_at = _dump(draft)
+            made_at = _dump(draft, lock.fileno())
             os.fsync(lock.fileno())
             file.touch(0o600, exist_ok=False)  # what has appeared meanwhile is not replaced
             draft.rename(file)
@@ -62,10 +62,10 @@ def _require_same(draft: Path, lock: int) -> None:
         raise BlockingIOError
 
 
-def _dump(draft: Path) -> datetime:
+def _dump(draft: Path, lock: int) -> datetime:
     made_at = database_now()  # before the copy begins: what is sent from now on may be missing
     if connection.vendor == "postgresql":
-        _dump_postgresql(draft)
+        _dump_postgresql(draft, lock)
     else:
         _dump_sqlite(draft, made_at)
     return made_at
@@ -79,8 +79,11 @@ def _dump_sqlite(draft: Path, made_at: datetime) -> None:
         copy.execute(marked, [connection.ops.adapt_datetimefield_value(made_at)])
 
 
-def _dump_postgresql(draft: Path) -> None:
-    """By pg_dump. A database that is made of it differs from this one, whatever its name."""
+def _dump_postgresql(draft: Path, lock: int) -> None:
+    """By pg_dump. A database that is made of it differs from this one, whatever its name.
+
+    It holds the lock too: it goes on writing where we are killed.
+    """
     settings = connection.settings_dict
     names = {
         "PGHOST": settings["HOST"],
@@ -92,7 +95,9 @@ def _dump_postgresql(draft: Path) -> None:
     command = ["pg_dump", "--format=custom", f"--file={draft}"]
     env = os.environ | {name: str(value) for name, value in names.items() if value}
     try:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, check=False, pass_fds=[lock]
+        )
     except FileNotFoundError:
         raise BackupFailed(
             "pg_dump is not on the path. Install the client programs of PostgreSQL, of the"

@@ -5,18 +5,21 @@ import shutil
 import sqlite3
 import stat
 import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.conf import settings
+from django.db import connection, transaction
 
 from sends.lifecycle import backup
 from sends.lifecycle.backup import BackupFailed, back_up
 from sends.models import Installation, database_now
 from tests.factories import make_agent_at, make_intent
+from tests.lifecycle.races import wait_until_someone_waits_for_a_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -91,9 +94,9 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
 ) -> None:
     file, dump = tmp_path / "backup", backup._dump
 
-    def while_another_comes(draft: Path) -> object:
+    def while_another_comes(draft: Path, lock: int) -> object:
         file.write_text("another")
-        return dump(draft)
+        return dump(draft, lock)
 
     monkeypatch.setattr(backup, "_dump", while_another_comes)
     with pytest.raises(BackupFailed, match="File exists"):
@@ -124,11 +127,11 @@ def test_of_two_that_write_one_file_the_second_gives_up(tmp_path: Path) -> None:
 
     dump = backup._dump
 
-    def while_the_first_writes(draft: Path) -> object:
+    def while_the_first_writes(draft: Path, lock: int) -> object:
         other = threading.Thread(target=second)
         other.start()
         other.join()
-        return dump(draft)
+        return dump(draft, lock)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backup, "_dump", while_the_first_writes)
@@ -157,6 +160,30 @@ def test_a_draft_that_became_a_backup_before_it_was_locked_is_left_alone(
 
     assert file.read_text() == "whole"
     assert not is_begun or draft.read_text() == "begun"
+
+
+def test_what_a_killed_one_still_writes_is_not_written_by_the_next(
+    tmp_path: Path,
+    process_env: dict[str, str],
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite writes the copy in the process that is killed")
+    file = tmp_path / "backup"
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE sends_payload IN ACCESS EXCLUSIVE MODE")
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "backup", str(file)],
+            env=process_env | {"OUTBOX_DATABASE_URL": database_url},
+            cwd=settings.BASE_DIR,
+        )
+        wait_until_someone_waits_for_a_lock()  # that is pg_dump
+        process.kill()
+        process.wait()
+        monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=1s")  # a second one would wait, too
+        with pytest.raises(BackupFailed, match="Another backup to"):
+            back_up(file)
 
 
 def test_it_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
@@ -197,4 +224,4 @@ def test_without_pg_dump_it_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BackupFailed, match="Install the client programs of PostgreSQL"):
-        backup._dump_postgresql(tmp_path / "backup")
+        backup._dump_postgresql(tmp_path / "backup", lock=0)
