@@ -181,7 +181,7 @@ def test_what_is_on_the_wire_is_shown_as_such(stage: Stage, stop: Stop) -> None:
 def test_a_stop_while_the_next_attempt_waits(stage: Stage, stop: Stop) -> None:
     """The first attempt took nothing for sure, so the second one is not made at all."""
     intent = stage.approved("busy", run=make_run(stage.agent))
-    worker.drain()
+    stage.send(1)
     assert fresh(intent).status == S.RETRY_SCHEDULED
     assert not fresh(intent).in_doubt
 
