@@ -21,7 +21,7 @@ def holder(secret: str, *, now: datetime) -> Token | None:
     """The token in force with this secret, with its agent and tenant; None for any other."""
     standing = Token.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
     token: Token | None = (
-        standing.select_related("agent__sender", "tenant")
+        standing.select_related("agent__sender", "agent__tenant", "tenant")
         .filter(digest=sha256(secret.encode("utf-8", "surrogatepass")))
         .first()
     )

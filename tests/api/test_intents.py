@@ -56,6 +56,14 @@ def api(agent: Agent) -> Door:
 # Proposing
 
 
+def test_a_proposal_and_its_replay_ask_the_database_little(api: Door, asks_at_most: Any) -> None:
+    api.post("/intents", MESSAGE)  # the token's last use is written once a minute
+    with asks_at_most(14):
+        assert api.post("/intents", MESSAGE | {"action_key": "another"}).status_code == 201
+    with asks_at_most(6):
+        assert api.post("/intents", MESSAGE).status_code == 200
+
+
 def test_a_proposal_is_taken_in_and_the_answer_says_what_to_do_next(api: Door) -> None:
     answer = api.post("/intents", MESSAGE)
     assert answer.status_code == 201
