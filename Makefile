@@ -3,7 +3,7 @@
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: up install test check shots audit lock clean
+.PHONY: up install test check chaos shots audit lock clean
 
 up: .venv/.run
 	@$(BIN)/python manage.py up
@@ -22,6 +22,10 @@ check: .venv/.dev
 	OUTBOX_URL=https://outbox.example.com OUTBOX_SECRET_KEY_FILE=tests/data/secret-key \
 		$(BIN)/python manage.py check --deploy --fail-level WARNING
 	@if [ -d templates ]; then echo djlint --check templates; $(BIN)/djlint --quiet --check templates; fi
+
+# Harms a running installation for a while, and judges it by its providers' journals.
+chaos: .venv/.dev
+	$(BIN)/python -m tests.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED))
 
 # The pictures of README, made anew from the demonstration; they need a Chromium, and the font Inter.
 shots: .venv/.dev

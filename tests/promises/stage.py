@@ -68,6 +68,11 @@ class Puppet:
         """Wait until it stands there."""
         self._expect(f"reached {point}")
 
+    def reaches_or_ends(self, point: str) -> None:
+        """Wait until it stands there, or has found nothing to do since others were quicker."""
+        said = self._next()
+        assert said == f"reached {point}" or said.startswith("ended "), said
+
     def is_ready(self) -> None:
         self._expect("ready")
 

@@ -1,0 +1,1 @@
+"""A steady load on real processes, and all that can be done to them: nothing twice, none lost."""
