@@ -46,7 +46,7 @@ OPERATIONS: dict[str, Told] = {
         examples.PROPOSAL,
         {
             409: ("action_key_reuse", "trigger_reuse", "run_ended"),
-            422: ("wrong_fields", "suppressed_recipient"),
+            422: ("wrong_fields", "suppressed_recipient", "beyond_account"),
         },
     ),
     "propose_batch": Told(
@@ -93,7 +93,7 @@ OPERATIONS: dict[str, Told] = {
                 *("version_changed", "in_flight", "in_doubt", "already_accepted"),
                 *("being_decided", "rejected", "run_ended", "not_possible"),
             ),
-            422: ("wrong_fields", "suppressed_recipient"),
+            422: ("wrong_fields", "suppressed_recipient", "beyond_account"),
         },
     ),
     "withdraw": Told(

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
+from django.core.exceptions import TooManyFieldsSent
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from ninja import NinjaAPI, Schema
@@ -222,6 +223,11 @@ def _wrong_parameters(error: ValidationError) -> Said:
     return Said(422, "wrong_fields", "A parameter of the address is wrong.", errors=errors)
 
 
+def _too_many_parameters(error: TooManyFieldsSent) -> Said:
+    wrong = Wrong("", "too_many", "an address may have some hundreds of parameters, not thousands")
+    return Said(422, "wrong_fields", "The address has too many parameters.", errors=[wrong])
+
+
 def _unauthorized(error: AuthenticationError) -> Said:
     return Said(
         401,
@@ -259,6 +265,7 @@ ANSWERS: dict[type[Exception], Callable[[Any], Said]] = {
     BeyondAccount: _named,
     Refused: _refused,
     ValidationError: _wrong_parameters,
+    TooManyFieldsSent: _too_many_parameters,
     AuthenticationError: _unauthorized,
     HttpError: _http,
     OperationalError: _busy,

@@ -21,6 +21,7 @@ MAX_BATCH_BYTES = 64_000_000
 CHUNK_BYTES = 64 * 1024
 
 TOO_LARGE = f"A message may have at most {conf.limits.request} bytes."
+BATCH_TOO_LARGE = f"A batch may have at most {MAX_BATCH_BYTES} bytes."
 CUT = "The request ended before its body did."
 
 
@@ -47,7 +48,7 @@ def members(request: HttpRequest) -> Iterator[list[Callable[[], Any]]]:
     where it is no array, or too large a one: then no member was read.
     """
     _require_json(request)
-    _require_length(request)
+    _require_length(request, most=MAX_BATCH_BYTES, otherwise=BATCH_TOO_LARGE)
     with tempfile.TemporaryFile(dir=conf.data_dir) as file:
         size = _spool(request, file)
         if not size:
@@ -67,8 +68,6 @@ def _spool(request: HttpRequest, file: IO[bytes]) -> int:
     try:
         while chunk := request.read(CHUNK_BYTES):
             size += file.write(chunk)
-            if size > MAX_BATCH_BYTES:
-                raise Problem(413, "too_large", f"A batch may have {MAX_BATCH_BYTES} bytes.")
     except UnreadablePostError:
         raise Problem(400, "not_json", CUT) from None
     file.flush()
@@ -89,21 +88,23 @@ def _require_json(request: HttpRequest) -> None:
         raise Problem(415, "media_type", f"Send the body as it is, not as {coding}.")
 
 
-def _require_length(request: HttpRequest) -> None:
-    if "Transfer-Encoding" in request.headers and not request.headers.get("Content-Length"):
+def _require_length(request: HttpRequest, *, most: int, otherwise: str) -> None:
+    """Refuse what is too large, or of a length that nobody told, before any of it is read."""
+    length = request.headers.get("Content-Length", "")
+    if "Transfer-Encoding" in request.headers and not length:
         # Django takes a body of unknown length for an empty one.
         raise Problem(411, "length_required", "Send the body whole, with a Content-Length.")
+    if length.isdecimal() and (len(length) > 18 or int(length) > most):
+        raise Problem(413, "too_large", otherwise)
 
 
 def _body(request: HttpRequest) -> bytes:
     """Read as it comes: `request.body` has a limit of its own, and keeps what it read."""
-    _require_length(request)
+    _require_length(request, most=conf.limits.request, otherwise=TOO_LARGE)
     try:
-        body: bytes = request.read(conf.limits.request + 1)
+        body: bytes = request.read()
     except UnreadablePostError:
         raise Problem(400, "not_json", CUT) from None
-    if len(body) > conf.limits.request:
-        raise Problem(413, "too_large", TOO_LARGE)
     return body
 
 

@@ -104,6 +104,29 @@ def test_a_body_without_a_length_is_not_taken_for_an_empty_one(api: Door) -> Non
     problem(answer, 411, "length_required")
 
 
+def test_a_body_said_to_be_too_large_is_refused_before_it_comes(api: Door) -> None:
+    for path in ("/intents", "/intents/batch", "/runs"):
+        answer = api.client.generic(
+            "POST",
+            f"/api/v1{path}",
+            b"{}",
+            headers=api.headers() | {"Content-Length": "1" + "0" * 17},
+            content_type="application/json",
+        )
+        problem(answer, 413, "too_large")
+
+
+@pytest.mark.parametrize("path", ["/intents", "/runs", "/runs/r"])
+def test_thousands_of_parameters_are_no_fault_of_ours(api: Door, path: str) -> None:
+    query = "&".join(["a"] * 1500)
+    answer = api.client.get(f"/api/v1{path}?{query}", headers=api.headers())
+    if path != "/runs/r":
+        said = problem(answer, 422, "wrong_fields")
+        assert [error["code"] for error in said["errors"]] == ["too_many"]
+    else:
+        problem(answer, 404, "not_found")
+
+
 def test_our_own_mistake_is_a_problem_too_and_is_logged(
     api: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
