@@ -11,6 +11,8 @@ TOKEN = re.compile(
     re.DOTALL,
 )
 OPEN, CLOSE = (b"[", b"{"), (b"]", b"}")
+MAX_VALUES = 1_000_000  # of all members together
+MOST_TOKENS = 5 * MAX_VALUES  # for a value at most its brackets or itself, its name and two signs
 
 
 class TooMany(Exception):
@@ -28,7 +30,9 @@ def members_of(raw: bytes | mmap, *, most: int) -> list[slice]:
     began: int | None = None  # of the member that is being read
     ended = 0
     over = False
-    for token in TOKEN.finditer(raw):
+    for count, token in enumerate(TOKEN.finditer(raw)):
+        if count > MOST_TOKENS:
+            raise NotJson(f"The body has too many values; at most {MAX_VALUES} are read.")
         sign = token[0] if token.end() - token.start() == 1 else b""
         if over:
             raise _no_array("something follows its end", token)

@@ -35,7 +35,7 @@ from sends.rules.fields import (
 from sends.rules.keys import ACTION_KEY_RULE, canonical, derived_action_key, sha256
 from sends.rules.limits import DEFAULTS, Limits
 from sends.rules.payloads import Attachment, Mailbox, Message
-from sends.rules.strict_json import escaped, walk
+from sends.rules.strict_json import pointer_to, walk
 
 MOST_NAMED = 100  # a wall of errors helps nobody, and costs what a small request should not
 
@@ -292,13 +292,15 @@ def _one_key(field: Any, header: str | None) -> tuple[Any, list[Wrong]]:
 
 def _unstorable(document: Any) -> Iterator[Wrong]:
     """NUL and halves of surrogate pairs, wherever they stand: databases refuse them."""
-    for pointer, value in walk(document):
+    for place, value in walk(document):
         if not isinstance(value, str):
             continue
         if "\x00" in value:
-            yield Wrong(_storable(pointer), "control_character", "holds U+0000, which is not text")
+            at = _storable(place.pointer)
+            yield Wrong(at, "control_character", "holds U+0000, which is not text")
         elif not value.isascii() and LONE_SURROGATE.search(value):
-            yield Wrong(_storable(pointer), "lone_surrogate", "holds half of a surrogate pair")
+            at = _storable(place.pointer)
+            yield Wrong(at, "lone_surrogate", "holds half of a surrogate pair")
 
 
 def _storable(pointer: str) -> str:
@@ -415,15 +417,15 @@ def _unknown(place: tuple[int | str, ...], model: type[Fields]) -> str:
 
 def _pointer(place: tuple[int | str, ...], given: Any) -> str:
     """Where in the document as it was given: a lone mailbox has no index, a string no members."""
-    pointer = ""
+    members = []
     for part in place:
         if part == "[key]" or not isinstance(given, dict | list):
             break
         if isinstance(given, dict) and isinstance(part, int):
             continue
-        pointer += f"/{escaped(str(part))}"
+        members.append(part)
         if isinstance(given, dict):
             given = given.get(str(part), {})
         else:
             given = given[int(part)] if int(part) < len(given) else None
-    return _storable(pointer)
+    return _storable(pointer_to(members))

@@ -60,6 +60,7 @@ def test_bytes_of_any_kind_are_an_array_or_refused(raw: bytes) -> None:
         (b'["a\\"]', "no end"),
         (b"[" * 100_000, "too deeply"),
         (b'[{"a": [' * 50_000, "too deeply"),
+        (b"[[" + b"[]," * 4_000_000, "too many values"),
     ],
 )
 def test_what_is_no_array(raw: bytes, said: str) -> None:
